@@ -1,0 +1,130 @@
+// Package backends holds what every engine has in common: the request as the gateway prepared it, the events that
+// come back, usage, statistics and errors. An implementation lives in a folder of its own (llama, fake).
+//
+// A request has two steps. Prepare checks and tokenises without taking a worker, so that a prompt that is too long or a
+// template that raises is refused before anything is queued. Generate runs the prepared request; it may be called
+// long after Prepare, and on another goroutine.
+package backends
+
+import (
+	"context"
+	"encoding/json"
+
+	"qr-gateway/sampler"
+)
+
+// Backend is one served model on one engine. Implementations are safe for concurrent use.
+type Backend interface {
+	// Prepare renders, tokenises and counts. It returns a *Error for anything the client can mend.
+	Prepare(ctx context.Context, req *Request) (*Prepared, error)
+	// Generate runs p and calls emit with each event, in order, from one goroutine, until it returns. An error from emit
+	// ends the run. When ctx ends, the worker is free again within one decode step and the error is ctx's.
+	Generate(ctx context.Context, p *Prepared, emit func(Event) error) (*Result, error)
+	// Info describes the model as it is now. It never blocks on the engine.
+	Info() Info
+}
+
+// Request is one call, with every value checked by the gateway.
+type Request struct {
+	ID    string // for logs, unique
+	Model string
+	// Exactly one of Chat, Text and Tokens is set.
+	Chat   *Chat
+	Text   *string
+	Tokens []int32
+	// MaxTokens to generate; 0 means the rest of the context. More than the rest is not an error.
+	MaxTokens   int
+	Stop        []string
+	IncludeStop bool
+	Params      sampler.Params
+}
+
+// Chat is a conversation for the model's own template.
+type Chat struct {
+	Messages json.RawMessage // OpenAI messages, an array
+	Thinking bool            // enable_thinking for the template
+	Kwargs   json.RawMessage // further template arguments: an object, or nil
+}
+
+// Prepared is a request ready to be queued.
+type Prepared struct {
+	Request    *Request
+	Tokens     []int32  // the prompt
+	MaxTokens  int      // as it will be run: never more than the context has room for
+	Stops      []string // the request's and the template's
+	ChatFormat []byte   // opaque to everyone but the backend
+}
+
+// Cost is the number of tokens the request may take, prompt and answer together; the queue weighs by it.
+func (p *Prepared) Cost() int { return len(p.Tokens) + p.MaxTokens }
+
+// Event is a piece of the answer. The zero fields of an event carry nothing.
+type Event struct {
+	Started   *Started
+	Content   string // whole UTF-8
+	Reasoning string // whole UTF-8
+	Tokens    []int32
+}
+
+// Started says that a worker took the request.
+type Started struct {
+	Worker       int
+	PromptTokens int
+	CachedTokens int
+}
+
+// Reasons a generation ends with, as OpenAI names them.
+const (
+	ReasonStop   = "stop"
+	ReasonLength = "length"
+)
+
+// Result is how a generation ended.
+type Result struct {
+	Reason string
+	Usage  Usage
+	Stats  DecodeStats
+}
+
+// Usage counts tokens.
+type Usage struct {
+	PromptTokens     int
+	CompletionTokens int
+	CachedTokens     int
+}
+
+// DecodeStats is what the client sees as the `qr` object.
+type DecodeStats struct {
+	Decoder       string   `json:"decoder"`                 // plain or lookahead
+	Curve         string   `json:"curve,omitempty"`         // lookahead: article, crossfade, seed
+	Mode          string   `json:"lookahead,omitempty"`     // lazy, full, full_inverse, bounded
+	Choice        string   `json:"choice,omitempty"`        // sample or argmax
+	AlphaMin      *float64 `json:"alpha_min,omitempty"`     // smallest alpha used
+	AlphaMax      *float64 `json:"alpha_max,omitempty"`     // largest alpha used
+	Peeks         int      `json:"peeks"`                   // candidates evaluated
+	PeeksPerToken float64  `json:"peeks_per_token"`         //
+	EntropySource string   `json:"entropy_source"`          // system, seed or none
+	USource       string   `json:"u_source"`                // zscore_mean, seeded or none
+	EntropyBytes  int64    `json:"entropy_bytes,omitempty"` //
+	PromptMS      float64  `json:"prompt_ms"`               // time to the first row
+	DecodeMS      float64  `json:"decode_ms"`               // from the first row to the end
+	Worker        int      `json:"worker"`                  //
+}
+
+// Info describes a served model.
+type Info struct {
+	Model        string // served id
+	Backend      string // llama, fake
+	Ready        bool   // has decoded a token since it (re)started
+	State        string // starting, ready, restarting, failed
+	Reason       string // why not ready, in words
+	Context      int    // tokens per request
+	Workers      int
+	Busy         int
+	Description  string
+	Architecture string
+	Memory       string
+	Vocabulary   int
+	Chat         bool
+	SizeBytes    int64
+}
