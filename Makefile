@@ -1,0 +1,91 @@
+# Everything is done by the scripts in .ci; this file names them.
+# `make help` lists the targets. Fetched and built parts of the engine live in
+# ${QR_CACHE:-${XDG_CACHE_HOME:-~/.cache}/qr-gateway}, not in the checkout.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+
+# What a user may set, on make's command line or in the environment:
+#   QR_CACHE=DIR       the cache
+#   LLAMA_SRC=TREE     another llama.cpp source tree
+#   MODEL=FILE.gguf    another model
+#   MODEL_ID=NAME      the name clients ask for
+#   LISTEN=HOST:PORT   where `make run` listens
+#   GGML_CUDA=1, GGML_VULKAN=1, GGML_HIP=1, GGML_METAL=1, GGML_NATIVE=0,
+#   GGML_OPENMP=1, QR_CMAKE_ARGS="-D...": how llama.cpp is built
+#   FUZZTIME=10s       how long `make fuzz` runs each target
+export QR_CACHE LLAMA_SRC MODEL JOBS QR_CMAKE_ARGS CMAKE_CUDA_ARCHITECTURES CMAKE_HIP_ARCHITECTURES
+export GGML_CUDA GGML_HIP GGML_VULKAN GGML_METAL GGML_SYCL GGML_BLAS GGML_NATIVE GGML_OPENMP
+export FUZZTIME
+
+MODEL_ID ?= smollm2
+go_build := go build -trimpath -buildvcs=false -ldflags=-s
+
+.PHONY: help run build gateway engine engine-lib engine-env model-path llama-bench-bin \
+	test verify bench bench-peers lint proto fuzz clean clean-cache
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+run: build ## fetch, build and start the server on 127.0.0.1:8080
+	@model=$$(.ci/model); \
+	exec bin/qr-gateway serve --config configs/qr-gateway.yaml --model "$(MODEL_ID)=$$model" $(if $(LISTEN),--listen "$(LISTEN)")
+
+build: ## build bin/qr-gateway and bin/qr-engine with all they need
+	@.ci/tools build
+	@.ci/model >/dev/null
+	@$(MAKE) engine gateway
+
+gateway: ## build bin/qr-gateway (pure Go)
+	@CGO_ENABLED=0 $(go_build) -o bin/qr-gateway ./cmd/qr-gateway
+
+engine: ## build libqrllama.so and bin/qr-engine
+	@lib=$$(.ci/engine-lib); env=$$(.ci/engine-env); eval "$$env"; \
+	mkdir -p bin; \
+	for file in "$$lib"/libqrllama.*; do \
+		cmp -s "$$file" "bin/$${file##*/}" || { cp "$$file" "bin/.$${file##*/}" && mv "bin/.$${file##*/}" "bin/$${file##*/}"; }; \
+	done; \
+	$(go_build) -tags llama -o bin/qr-engine ./cmd/qr-engine
+
+engine-lib: ## build libqrllama.so in the cache and print its directory
+	@.ci/engine-lib
+
+engine-env: ## print the cgo settings: eval "$(make -s engine-env)"
+	@.ci/engine-env
+
+model-path: ## print the model's file, fetched if need be
+	@.ci/model
+
+test: ## set up and run every test
+	@.ci/test
+
+verify: ## run the long equivalence checks on the real model
+	@.ci/verify
+
+bench: build ## measure decoding and the sampler
+	@.ci/bench
+
+llama-bench-bin: ## build llama-bench from the engine's own objects and print its path
+	@.ci/engine-lib --llama-bench
+
+bench-peers: build ## measure plain decoding beside llama-bench
+	@bench=$$(.ci/engine-lib --llama-bench); model=$$(.ci/model); \
+	bin/qr-gateway bench peers --llama-bench "$$bench" --model "$$model"
+
+lint: ## run golangci-lint, built into the cache the first time
+	@.ci/lint
+
+proto: ## regenerate the gRPC code
+	@.ci/proto
+
+fuzz: ## run each fuzz target for a short while
+	@.ci/fuzz
+
+clean: ## remove bin/
+	@rm -rf bin
+
+clean-cache: ## remove everything that was fetched or built into the cache
+	@.ci/clean-cache
