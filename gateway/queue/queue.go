@@ -1,0 +1,155 @@
+// Package queue says what stands between the HTTP edge and the nodes: a bounded, fair queue of jobs with leases. The
+// interfaces are here; memory holds the embedded implementation, and queuetest the suite that every implementation passes.
+//
+// A job goes queued -> leased -> streaming -> done | failed | cancelled | expired. Every change is compare-and-set, and a
+// terminal state never changes. A lease carries an epoch, one higher with each claim: what arrives with an older epoch is
+// refused with [ErrFenced], so a node that comes back from the dead can't write into somebody else's run.
+//
+// The queue carries requests, never tokens: the node sends those to the gateway directly. A job's payload is bytes that
+// the queue doesn't look into, so an implementation may keep it anywhere; the embedded one takes the same bytes, which
+// costs a few microseconds a request and leaves one path to test.
+//
+// Every method is safe for concurrent use.
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+// State is where a job stands.
+type State string
+
+// The states. The last four are terminal.
+const (
+	StateQueued    State = "queued"
+	StateLeased    State = "leased"    // with a node; nothing has reached the client
+	StateStreaming State = "streaming" // with a node; the client has part of the answer
+	StateDone      State = "done"
+	StateFailed    State = "failed"
+	StateCancelled State = "cancelled"
+	StateExpired   State = "expired" // not claimed before its deadline
+)
+
+// Terminal says that a state never changes again.
+func (s State) Terminal() bool {
+	switch s {
+	case StateDone, StateFailed, StateCancelled, StateExpired:
+		return true
+	default:
+		return false
+	}
+}
+
+// Limits that a submission can hit, as [FullError] names them.
+const (
+	LimitJobs         = "jobs"
+	LimitTokens       = "tokens"
+	LimitJobsPerKey   = "jobs_per_key"
+	LimitTokensPerKey = "tokens_per_key"
+)
+
+// Job is a unit of work as submitted.
+type Job struct {
+	ID       string    // unique
+	Key      string    // caller, for fairness
+	Model    string    // served id
+	Cost     int       // tokens that it may take
+	Payload  []byte    // opaque to the queue; not to be changed after Submit
+	Deadline time.Time // must be claimed before; zero: the queue's own wait limit
+}
+
+// Ticket answers a submission.
+type Ticket struct {
+	State    State         // queued or leased for a new job, any for one submitted before
+	Position int           // 1 is next; 0 is not waiting
+	Wait     time.Duration // estimate; 0 is unknown
+}
+
+// Status is a job as it is now.
+type Status struct {
+	State    State
+	Epoch    int64         // of the newest lease; 0 before the first
+	Position int           // as in Ticket
+	Wait     time.Duration // as in Ticket
+	Reason   string        // why it failed, expired, was cancelled or was queued again
+}
+
+// Submitter is the gateway's side.
+type Submitter interface {
+	// Submit queues a job. A job whose id is known already is not queued again: the ticket tells how the first one
+	// stands. A full queue is a *FullError.
+	Submit(ctx context.Context, job Job) (Ticket, error)
+	// Cancel ends a job at whatever stage; its node learns through [Lease.Lost]. Cancelling a terminal job does nothing.
+	Cancel(ctx context.Context, id, reason string) error
+	// Watch reports a job's status now and at each change. A slow reader misses intermediate ones, never the last. The
+	// channel is closed after a terminal status, or without one when ctx ends. Positions may lag by a second.
+	Watch(ctx context.Context, id string) (<-chan Status, error)
+}
+
+// Offer is what a node could run at once.
+type Offer struct {
+	Node   string
+	Models []string // served ids with a free slot
+}
+
+// Lease is the right to run a job, kept by heartbeats.
+type Lease struct {
+	Job   Job
+	Epoch int64
+	Node  string
+	// Lost is closed when the lease ends otherwise than by Settle: cancelled, expired, or the queue shut down.
+	Lost <-chan struct{}
+}
+
+// Progress tells how far a run is. Anything above 0 means that the client may have seen part of the answer; a node must
+// report it before it sends that part.
+type Progress struct {
+	Seq int64 // frames with content so far
+}
+
+// Outcome is how a lease ended.
+type Outcome struct {
+	// State is done, failed or cancelled; queued hands the job back, which is allowed before the client has seen anything.
+	State State
+	Cost  int // tokens really taken
+	// Reason is for failed and queued. A job handed back with a reason has lost an attempt; it fails when none is left.
+	Reason string
+}
+
+// Claimer is the node's side.
+type Claimer interface {
+	// Claim blocks until it gets a job for one of the offered models. When ctx ends first no job is taken.
+	Claim(ctx context.Context, offer Offer) (Lease, error)
+	// Heartbeat keeps the lease. ErrFenced means: stop at once, nothing from this run counts any more.
+	Heartbeat(ctx context.Context, lease Lease, progress Progress) error
+	// Settle ends the lease. The last frame must have reached the gateway before. ErrFenced as in Heartbeat.
+	Settle(ctx context.Context, lease Lease, outcome Outcome) error
+}
+
+// Stats counts what a queue holds and has done.
+type Stats struct {
+	Models map[string]ModelStats
+	// Since the start, of all models.
+	Submitted, Refused, Done, Failed, Cancelled, Expired int64
+	LeasesLost, Requeued, Fenced                         int64
+}
+
+// ModelStats is one model's share.
+type ModelStats struct {
+	Waiting, Running int           // jobs
+	WaitingTokens    int           // sum of the costs of those waiting
+	Oldest           time.Duration // how long the oldest of those waiting has waited
+}
+
+// Gauge reports.
+type Gauge interface {
+	Stats(ctx context.Context) (Stats, error)
+}
+
+// Queue is all of it. Consumers ask for the part they use.
+type Queue interface {
+	Submitter
+	Claimer
+	Gauge
+}
