@@ -133,6 +133,7 @@ type Stats struct {
 	// Since the start, of all models.
 	Submitted, Refused, Done, Failed, Cancelled, Expired int64
 	LeasesLost, Requeued, Fenced                         int64
+	Tokens                                               int64 // really taken by settled jobs
 }
 
 // ModelStats is one model's share.
