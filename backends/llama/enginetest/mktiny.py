@@ -181,7 +181,7 @@ class Model:
         self.w.write_kv_data_to_file()
         self.w.write_tensors_to_file()
         self.w.close()
-        print(f"{self.path}  {os.path.getsize(self.path) / 1e6:.2f} MB  vocabulary {self.vocab}")
+        print(f"{os.path.basename(self.path)}  {os.path.getsize(self.path) / 1e6:.2f} MB  vocabulary {self.vocab}")
 
 
 def parse():
