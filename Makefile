@@ -24,7 +24,7 @@ export FUZZTIME
 MODEL_ID ?= smollm2
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
-.PHONY: help run build gateway engine engine-lib engine-env model-path llama-bench-bin \
+.PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
 	test verify bench bench-peers lint proto fuzz clean clean-cache
 
 help: ## list the targets
@@ -55,6 +55,9 @@ engine-lib: ## build libqrllama.so in the cache and print its directory
 
 engine-env: ## print the cgo settings: eval "$(make -s engine-env)"
 	@.ci/engine-env
+
+test-env: ## print what the tests need to know: eval "$(make -s test-env)"
+	@.ci/test-env
 
 model-path: ## print the model's file, fetched if need be
 	@.ci/model
