@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # What the scripts beside this file share. Sourced, never run.
 #
 # The cache holds everything that is fetched or built for the engine and the
