@@ -1,0 +1,202 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"qr-gateway/backends"
+	"qr-gateway/gateway/queue"
+)
+
+// What Deliver and Do answer besides the errors of their arguments.
+var (
+	// ErrGone is for a frame of a job that nobody waits for: its client left, or it has ended. The run should stop.
+	ErrGone = errors.New("nobody waits for this job")
+	// ErrLive is for a job whose id is in use.
+	ErrLive = errors.New("a job with this id is live")
+	// ErrCancelled is for a job that somebody other than its client cancelled.
+	ErrCancelled = errors.New("job was cancelled")
+)
+
+// Config sizes a dispatcher.
+type Config struct {
+	Buffer int // frames a job may be ahead of its client; then its worker waits. At least 1
+}
+
+// DefaultConfig lets a worker run a few tokens ahead.
+func DefaultConfig() Config { return Config{Buffer: 16} }
+
+// Validate reports a value out of range.
+func (c Config) Validate() error {
+	if c.Buffer < 1 {
+		return fmt.Errorf("frame buffer is %d; it must be at least 1", c.Buffer)
+	}
+	return nil
+}
+
+// Waits is told how long a job waited for a node. It must not block.
+type Waits interface {
+	Waited(model string, d time.Duration)
+}
+
+// Deps is what a dispatcher works with.
+type Deps struct {
+	Queue queue.Submitter
+	Waits Waits // optional
+}
+
+// Dispatcher implements the gateway's dispatcher and the node's frame sink.
+type Dispatcher struct {
+	cfg  Config
+	deps Deps
+
+	mu   sync.Mutex
+	live map[string]*inbox // by job id; guarded by mu
+}
+
+// inbox takes the frames of one job.
+type inbox struct {
+	frames chan Frame
+	gone   chan struct{} // closed when Do has returned
+}
+
+// Frame is one message of a node about a job. With Result or Err it is the run's last one; else it carries Event.
+type Frame struct {
+	Job    string
+	Epoch  int64 // of the lease that the run has
+	Seq    int64 // from 1, one higher with each frame of an epoch
+	Event  backends.Event
+	Result *backends.Result
+	Err    *backends.Error
+}
+
+// Visible says that the client can tell that it got e: the job must not be started again after it.
+func Visible(e backends.Event) bool {
+	return e.Content != "" || e.Reasoning != "" || len(e.Tokens) > 0
+}
+
+// New makes a dispatcher without jobs.
+func New(cfg Config, deps Deps) (*Dispatcher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("check dispatcher: %w", err)
+	}
+	return &Dispatcher{cfg: cfg, deps: deps, live: map[string]*inbox{}}, nil
+}
+
+// Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
+// wherever it is. Errors: *queue.FullError, *backends.Error, the sink's, or ctx's.
+func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Result, error) {
+	payload, err := json.Marshal(job.Prepared)
+	if err != nil {
+		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
+	}
+	in, err := d.enter(job.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer d.leave(job.ID, in)
+	submitted := time.Now()
+	ticket, err := d.deps.Queue.Submit(ctx, queue.Job{
+		ID: job.ID, Key: job.Key, Model: job.Model, Cost: job.Prepared.Cost(), Payload: payload,
+	})
+	if err != nil {
+		return nil, closedError(err)
+	}
+	f := &follower{job: job, sink: sink, submitted: submitted, waits: d.deps.Waits, position: -1}
+	f.place(ticket.Position, ticket.Wait)
+	result, err := d.follow(ctx, f, in)
+	if err != nil {
+		return nil, errors.Join(err, d.cancel(ctx, job.ID, err))
+	}
+	return result, nil
+}
+
+func (d *Dispatcher) enter(id string) (*inbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.live[id] != nil {
+		return nil, fmt.Errorf("take job %s: %w", id, ErrLive)
+	}
+	in := &inbox{frames: make(chan Frame, d.cfg.Buffer), gone: make(chan struct{})}
+	d.live[id] = in
+	return in, nil
+}
+
+func (d *Dispatcher) leave(id string, in *inbox) {
+	close(in.gone)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.live, id)
+}
+
+// follow reads what comes until the job has ended.
+func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox) (*backends.Result, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	states, err := d.deps.Queue.Watch(watching, f.job.ID)
+	if err != nil {
+		return nil, fmt.Errorf("watch job: %w", err)
+	}
+	for f.result == nil && err == nil {
+		select {
+		case frame := <-in.frames:
+			err = f.frame(frame)
+		case s, open := <-states:
+			if !open {
+				states = nil
+				continue
+			}
+			err = f.status(s, in.frames)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	return f.result, err
+}
+
+// cancelTime bounds the cancelling of a job whose client has left.
+const cancelTime = 5 * time.Second
+
+// cancel makes sure that nobody goes on working for a client that is gone. It does nothing to a job that has ended.
+func (d *Dispatcher) cancel(ctx context.Context, id string, why error) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+	defer stop()
+	err := d.deps.Queue.Cancel(ctx, id, why.Error())
+	if err == nil || errors.Is(err, queue.ErrUnknown) {
+		return nil
+	}
+	return fmt.Errorf("cancel job: %w", err)
+}
+
+// Deliver hands a frame to its job. It blocks while the job's client is behind, until ctx ends. ErrGone tells the run to
+// stop. What a frame refers to belongs to the receiver afterwards.
+func (d *Dispatcher) Deliver(ctx context.Context, frame Frame) error {
+	d.mu.Lock()
+	in := d.live[frame.Job]
+	d.mu.Unlock()
+	if in == nil {
+		return ErrGone
+	}
+	select {
+	case in.frames <- frame:
+		return nil
+	case <-in.gone:
+		return ErrGone
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func closedError(err error) error {
+	if !errors.Is(err, queue.ErrClosed) {
+		return err
+	}
+	return &backends.Error{
+		Kind: backends.KindUnavailable, Code: "shutting_down", Message: "the gateway is shutting down",
+		Hint: "try again in a moment", Err: err,
+	}
+}
