@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"qr-gateway/backends"
+	"qr-gateway/gateway/api"
+	"qr-gateway/sampler"
+)
+
+type list[T any] struct {
+	Object string `json:"object"`
+	Data   []T    `json:"data"`
+}
+
+type model struct {
+	ID      string     `json:"id"`
+	Object  string     `json:"object"`
+	Created int64      `json:"created"` // Unix seconds: when the server started
+	OwnedBy string     `json:"owned_by"`
+	QR      modelState `json:"qr"`
+}
+
+// modelState is what OpenAI's format has no place for.
+type modelState struct {
+	Ready        bool   `json:"ready"`
+	State        string `json:"state"`
+	Reason       string `json:"reason,omitempty"`
+	Context      int    `json:"context"` // tokens a request may use, prompt and answer together
+	Workers      int    `json:"workers"`
+	Busy         int    `json:"busy"`
+	Description  string `json:"description,omitempty"`
+	Backend      string `json:"backend"`
+	Architecture string `json:"architecture,omitempty"`
+	Memory       string `json:"memory,omitempty"`
+	Vocabulary   int    `json:"vocabulary,omitempty"`
+	Chat         bool   `json:"chat"`
+	SizeBytes    int64  `json:"size_bytes,omitempty"`
+}
+
+func (s *Server) model(i backends.Info) model {
+	return model{
+		ID: i.Model, Object: "model", Created: s.started.Unix(), OwnedBy: "qr-gateway",
+		QR: modelState{
+			Ready: i.Ready, State: i.State, Reason: i.Reason, Context: i.Context, Workers: i.Workers, Busy: i.Busy,
+			Description: i.Description, Backend: i.Backend, Architecture: i.Architecture, Memory: i.Memory,
+			Vocabulary: i.Vocabulary, Chat: i.Chat, SizeBytes: i.SizeBytes,
+		},
+	}
+}
+
+func (s *Server) listModels(c *gin.Context) {
+	out := list[model]{Object: "list", Data: []model{}}
+	for _, i := range s.deps.Models.List() {
+		out.Data = append(out.Data, s.model(i))
+	}
+	s.reply(c, http.StatusOK, out)
+}
+
+func (s *Server) getModel(c *gin.Context) {
+	id := strings.TrimPrefix(c.Param("id"), "/")
+	infos := s.deps.Models.List()
+	at := slices.IndexFunc(infos, func(i backends.Info) bool { return i.Model == id })
+	if at < 0 {
+		s.fail(c, s.unknownModel(id))
+		return
+	}
+	s.reply(c, http.StatusOK, s.model(infos[at]))
+}
+
+func (s *Server) unknownModel(id string) *api.Error {
+	var served []string
+	for _, i := range s.deps.Models.List() {
+		served = append(served, i.Model)
+	}
+	return api.UnknownModel(id, served)
+}
+
+// healthz says that the process lives, whatever its engines do.
+func (s *Server) healthz(c *gin.Context) {
+	s.reply(c, http.StatusOK, gin.H{"status": "ok", "version": s.cfg.Version})
+}
+
+type readiness struct {
+	Status string       `json:"status"`
+	Models []modelReady `json:"models"`
+}
+
+type modelReady struct {
+	ID     string `json:"id"`
+	Ready  bool   `json:"ready"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// readyz says whether a request sent now could be served by one model at least.
+func (s *Server) readyz(c *gin.Context) {
+	status := http.StatusServiceUnavailable
+	out := readiness{Status: "not ready", Models: []modelReady{}}
+	for _, i := range s.deps.Models.List() {
+		out.Models = append(out.Models, modelReady{ID: i.Model, Ready: i.Ready, State: i.State, Reason: i.Reason})
+		if i.Ready {
+			status, out.Status = http.StatusOK, "ready"
+		}
+	}
+	if s.draining.Load() {
+		status, out.Status = http.StatusServiceUnavailable, "draining"
+	}
+	s.reply(c, status, out)
+}
+
+type parameter struct {
+	Key        string   `json:"key"`
+	Standard   string   `json:"standard,omitempty"`
+	Env        string   `json:"env,omitempty"`
+	Type       string   `json:"type"`
+	Min        *float64 `json:"min,omitempty"`
+	Max        *float64 `json:"max,omitempty"`
+	Enum       []string `json:"enum,omitempty"`
+	Nullable   bool     `json:"nullable,omitempty"`
+	Default    any      `json:"default"`
+	Unit       string   `json:"unit,omitempty"`
+	Help       string   `json:"help"`
+	PerRequest bool     `json:"per_request"`
+}
+
+// parameters shows the table that requests are checked against.
+func (s *Server) parameters(c *gin.Context) {
+	out := list[parameter]{Object: "list", Data: []parameter{}}
+	for _, f := range sampler.Fields() {
+		p := parameter{
+			Key: f.Key, Standard: f.Standard, Env: f.Env, Type: string(f.Type), Enum: f.Enum,
+			Nullable: f.Nullable, Default: f.Default, Unit: f.Unit, Help: f.Help, PerRequest: f.PerRequest,
+		}
+		if f.Type == sampler.TypeNumber || f.Type == sampler.TypeInteger {
+			p.Min, p.Max = finite(f.Min), finite(f.Max)
+		}
+		out.Data = append(out.Data, p)
+	}
+	s.reply(c, http.StatusOK, out)
+}
+
+func finite(f float64) *float64 {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil
+	}
+	return &f
+}
+
+func (s *Server) reply(c *gin.Context, status int, v any) {
+	s.bound(c)
+	if err := api.WriteJSON(c.Writer, status, v); err != nil {
+		recordOf(c).err = err
+	}
+}

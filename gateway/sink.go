@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"qr-gateway/backends"
+	"qr-gateway/gateway/api"
+)
+
+// timeline notes when things happened to a request.
+type timeline struct {
+	rec *record
+	now func() time.Time
+}
+
+func (t timeline) noteQueued() {
+	if t.rec.queued.IsZero() {
+		t.rec.queued = t.now()
+	}
+}
+
+func (t timeline) noteEvent(e backends.Event) {
+	if e.Started != nil && t.rec.out.QueueWait == 0 && !t.rec.queued.IsZero() {
+		t.rec.out.QueueWait = t.now().Sub(t.rec.queued)
+	}
+	if t.rec.out.FirstToken == 0 && (e.Content != "" || e.Reasoning != "") {
+		t.rec.out.FirstToken = t.now().Sub(t.rec.began)
+	}
+}
+
+// collector is the sink of a reply in one piece.
+type collector struct {
+	timeline
+	content, reasoning strings.Builder
+}
+
+func (c *collector) Queued(int, time.Duration) { c.noteQueued() }
+
+func (c *collector) Event(e backends.Event) error {
+	c.noteEvent(e)
+	c.content.WriteString(e.Content)
+	c.reasoning.WriteString(e.Reasoning)
+	return nil
+}
+
+// errClientGone is why a job ends whose client can't be written to.
+var errClientGone = fmt.Errorf("write to client: %w", context.Canceled)
+
+// streamer is the sink of a stream.
+type streamer struct {
+	timeline
+	out    *api.Stream
+	chunks chunker
+	opened bool // the first chunk is out
+
+	queued   chan struct{} // closed when the job is
+	position atomic.Int64  // in the queue; 0 is with a worker
+	wait     atomic.Int64  // estimate in nanoseconds
+}
+
+func newStreamer(t timeline, out *api.Stream, chunks chunker) *streamer {
+	return &streamer{timeline: t, out: out, chunks: chunks, queued: make(chan struct{})}
+}
+
+// Queued opens the stream, so that the client and everything between it and us see that the request is alive.
+func (s *streamer) Queued(position int, wait time.Duration) {
+	s.position.Store(int64(position))
+	s.wait.Store(int64(wait))
+	if !s.rec.queued.IsZero() {
+		return
+	}
+	s.noteQueued()
+	_ = s.out.Comment(s.comment()) // the next write fails the same way, and can say so
+	close(s.queued)
+}
+
+// Event sends a piece of the answer.
+func (s *streamer) Event(e backends.Event) error {
+	s.noteEvent(e)
+	if e.Started != nil {
+		s.position.Store(0)
+	}
+	if e.Started == nil && e.Content == "" && e.Reasoning == "" {
+		return nil
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	if e.Content == "" && e.Reasoning == "" {
+		return nil
+	}
+	return s.send(s.chunks.Delta(e))
+}
+
+func (s *streamer) open() error {
+	if s.opened {
+		return nil
+	}
+	s.opened = true
+	if first := s.chunks.First(); first != nil {
+		return s.send(first)
+	}
+	return nil
+}
+
+func (s *streamer) end(res *backends.Result, includeUsage bool) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	for _, chunk := range s.chunks.End(res, includeUsage) {
+		if err := s.send(chunk); err != nil {
+			return err
+		}
+	}
+	if err := s.out.Done(); err != nil {
+		return errors.Join(errClientGone, err)
+	}
+	return nil
+}
+
+func (s *streamer) send(chunk any) error {
+	if err := s.out.Data(chunk); err != nil {
+		return errors.Join(errClientGone, err)
+	}
+	return nil
+}
+
+func (s *streamer) comment() string {
+	position, wait := s.position.Load(), time.Duration(s.wait.Load())
+	switch {
+	case position == 0:
+		return "ping"
+	case wait == 0:
+		return fmt.Sprintf("queued, position %d", position)
+	default:
+		return fmt.Sprintf("queued, position %d, about %d s", position, int64(wait.Round(time.Second).Seconds()))
+	}
+}
+
+// keepAlive sends a comment at each interval once the job is queued, and ends the job when that fails. The function it returns
+// stops it and waits for it.
+func (s *streamer) keepAlive(ctx context.Context, every time.Duration, giveUp context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var pinger sync.WaitGroup
+	pinger.Go(func() {
+		select {
+		case <-s.queued:
+			s.ping(ctx, every, giveUp)
+		case <-ctx.Done():
+		}
+	})
+	return func() {
+		cancel()
+		pinger.Wait()
+	}
+}
+
+func (s *streamer) ping(ctx context.Context, every time.Duration, giveUp context.CancelCauseFunc) {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			if err := s.out.Comment(s.comment()); err != nil {
+				giveUp(errors.Join(errClientGone, err))
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
