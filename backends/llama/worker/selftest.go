@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+const (
+	testPrompt = 48 // tokens
+	// A fork may differ from plain decoding by this many times what two plain ways of decoding the same tokens differ by,
+	// or by this part of what different tokens differ by, whichever is more. A wrong state differs like a different token.
+	noiseFactor   = 4
+	siblingFactor = 0.1
+)
+
+// Report is what a self-test found.
+type Report struct {
+	ForkOK bool
+	Lines  []string // one per check, with the numbers
+}
+
+// SelfTest checks on an empty cache that a fork gives the logits that plain decoding gives, and that equal forks give
+// equal rows. ordinary are tokens of the model to test with. The cache is empty again afterwards.
+func SelfTest(ctx context.Context, c Cache, group int, ordinary []int32) (Report, error) {
+	t := &selfTest{lane: &lane{Cache: c, progress: &Progress{}}, group: max(group, 2)}
+	t.prompt, t.token = sample(ordinary, testPrompt), sample(ordinary, testPrompt+t.group)[testPrompt:]
+	defer c.Clear()
+	var rows [4][][]float32
+	for i, measure := range []func(context.Context) ([][]float32, error){t.plain, t.paired, t.equal, t.siblings} {
+		c.Clear()
+		var err error
+		if rows[i], err = measure(ctx); err != nil {
+			return Report{}, fmt.Errorf("run self-test: %w", err)
+		}
+	}
+	return judge(rows[0][0], rows[1][0], rows[2], rows[3]), nil
+}
+
+// sample picks n tokens spread over the vocabulary.
+func sample(tokens []int32, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = tokens[(i*7919+13)%len(tokens)]
+	}
+	return out
+}
+
+// selfTest decodes the same prompt in several ways.
+type selfTest struct {
+	lane   *lane
+	group  int
+	prompt []int32
+	token  []int32 // group different candidates
+}
+
+// plain decodes the prompt and then the candidate alone.
+func (t *selfTest) plain(ctx context.Context) ([][]float32, error) {
+	if err := t.feed(ctx, t.prompt, 0); err != nil {
+		return nil, err
+	}
+	return t.decode(ctx, []cell{{t.token[0], testPrompt, 0}})
+}
+
+// paired decodes the prompt's last token and the candidate in one batch: the model's own noise, without any fork.
+func (t *selfTest) paired(ctx context.Context) ([][]float32, error) {
+	last := testPrompt - 1
+	if err := t.feed(ctx, t.prompt[:last], 0); err != nil {
+		return nil, err
+	}
+	rows, err := t.decode(ctx, []cell{{t.prompt[last], last, 0}, {t.token[0], testPrompt, 0}})
+	if err != nil {
+		return nil, err
+	}
+	return rows[1:], nil
+}
+
+// equal decodes the same candidate in every fork.
+func (t *selfTest) equal(ctx context.Context) ([][]float32, error) {
+	return t.forks(ctx, func(int) int32 { return t.token[0] })
+}
+
+// siblings decodes a different candidate in every fork.
+func (t *selfTest) siblings(ctx context.Context) ([][]float32, error) {
+	return t.forks(ctx, func(i int) int32 { return t.token[i] })
+}
+
+func (t *selfTest) forks(ctx context.Context, token func(i int) int32) ([][]float32, error) {
+	if err := t.feed(ctx, t.prompt, 0); err != nil {
+		return nil, err
+	}
+	cells := make([]cell, t.group)
+	for i := range cells {
+		if err := t.lane.SeqCopy(0, i+1, -1, -1); err != nil {
+			return nil, err
+		}
+		cells[i] = cell{token(i), testPrompt, i + 1}
+	}
+	return t.decode(ctx, cells)
+}
+
+// cell is a token to decode at a place of a sequence.
+type cell struct {
+	token    int32
+	pos, seq int
+}
+
+func (t *selfTest) feed(ctx context.Context, tokens []int32, seq int) error {
+	t.lane.Reset()
+	for i, token := range tokens {
+		if err := t.lane.Add(token, i, seq, i == len(tokens)-1); err != nil {
+			return err
+		}
+	}
+	return t.lane.decode(ctx)
+}
+
+// decode returns a copy of the row of every cell.
+func (t *selfTest) decode(ctx context.Context, cells []cell) ([][]float32, error) {
+	t.lane.Reset()
+	for _, c := range cells {
+		if err := t.lane.Add(c.token, c.pos, c.seq, true); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.lane.decode(ctx); err != nil {
+		return nil, err
+	}
+	rows := make([][]float32, len(cells))
+	for i := range rows {
+		row, err := t.lane.Logits(i)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = slices.Clone(row)
+	}
+	return rows, nil
+}
+
+// judge compares the rows.
+func judge(plain, paired []float32, equal, siblings [][]float32) Report {
+	noise, fork := distance(plain, paired), distance(plain, siblings[0])
+	forkMax := apart(plain, siblings[0])
+	nearest, spread := math.Inf(1), 0.0
+	for i := range siblings[1:] {
+		nearest = min(nearest, distance(siblings[0], siblings[i+1]))
+	}
+	for _, row := range equal[1:] {
+		spread = max(spread, apart(equal[0], row))
+	}
+	limit := max(noiseFactor*noise, siblingFactor*nearest)
+	var r Report
+	same := distance(plain, equal[0]) <= limit && spread <= limit
+	r.ForkOK = fork <= limit && same
+	r.Lines = []string{
+		fmt.Sprintf("%s: a fork differs from plain decoding by %.3g (greatest %.3g); noise without forks %.3g, nearest sibling %.3g",
+			verdict(fork <= limit), fork, forkMax, noise, nearest),
+		fmt.Sprintf("%s: %d equal forks differ by at most %.3g", verdict(same), len(equal), spread),
+	}
+	return r
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "FAILED"
+}
+
+// distance is the root mean square of the differences; logits that are not finite on both sides don't count.
+func distance(a, b []float32) float64 {
+	sum, n := 0.0, 0
+	for i := range a {
+		if d := float64(a[i]) - float64(b[i]); !math.IsNaN(d) && !math.IsInf(d, 0) {
+			sum, n = sum+d*d, n+1
+		}
+	}
+	return math.Sqrt(sum / float64(max(n, 1)))
+}
+
+// apart is the greatest difference.
+func apart(a, b []float32) float64 {
+	most := 0.0
+	for i := range a {
+		if d := math.Abs(float64(a[i]) - float64(b[i])); !math.IsInf(d, 0) && d > most {
+			most = d
+		}
+	}
+	return most
+}
