@@ -1,0 +1,95 @@
+package queuetest
+
+import (
+	"errors"
+	"time"
+
+	"qr-gateway/gateway/queue"
+)
+
+func limitCases() []testCase {
+	return []testCase{
+		{name: "limit on jobs", limits: func(l *Limits) { l.Jobs = 2 }, run: limitJobs},
+		{name: "limit on jobs per key", limits: func(l *Limits) { l.JobsPerKey = 2 }, run: limitJobsPerKey},
+		{name: "limit on tokens", limits: func(l *Limits) { l.Tokens = 25 }, run: limitTokens},
+		{name: "limit on tokens per key", limits: func(l *Limits) { l.TokensPerKey = 25 }, run: limitTokensPerKey},
+		{name: "a job over the token limit is taken alone", limits: func(l *Limits) { l.Tokens = 5 }, run: aloneOverLimit},
+		{name: "limits don't bind while a node waits", limits: func(l *Limits) { l.Jobs = 1 }, run: freeNode},
+		{name: "retry-after comes from the drain rate", limits: func(l *Limits) { l.Jobs = 4 }, run: retryAfter},
+	}
+}
+
+// refused submits a job that must be refused.
+func (b *bench) refused(j queue.Job, limit string) *queue.FullError {
+	b.Helper()
+	_, err := b.q.Submit(b.Context(), j)
+	var full *queue.FullError
+	if !errors.As(err, &full) || !errors.Is(err, queue.ErrFull) {
+		b.Fatalf("Submit = %v, want a *FullError", err)
+	}
+	b.same("limit", full.Limit, limit)
+	if full.RetryAfter < time.Second || full.RetryAfter > time.Minute {
+		b.Errorf("RetryAfter = %s, want 1 s to 60 s", full.RetryAfter)
+	}
+	return full
+}
+
+func limitJobs(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "2")
+	full := b.refused(job("c", "3"), queue.LimitJobs)
+	b.same("depth", full.Depth, 2)
+	b.claim()
+	b.submit("c", "3")
+}
+
+func limitJobsPerKey(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "1")
+	b.refused(job("c", "1"), queue.LimitJobsPerKey)
+	b.submit("d", "2")
+	b.cancel("a")
+	b.submit("c", "1")
+}
+
+func limitTokens(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "2")
+	b.refused(job("c", "3"), queue.LimitTokens)
+	b.claim()
+	b.submit("c", "3")
+}
+
+func limitTokensPerKey(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "1")
+	b.refused(job("c", "1"), queue.LimitTokensPerKey)
+	b.submit("c", "2")
+}
+
+func aloneOverLimit(b *bench) {
+	b.submit("a", "1")
+	b.refused(job("b", "1"), queue.LimitTokens)
+}
+
+func freeNode(b *bench) {
+	b.submit("waits", "k")
+	got := b.claimLater("other")
+	b.submitJob(queue.Job{ID: "runs", Key: "k", Model: "other", Cost: 1})
+	b.same("claimed", (<-got).Job.ID, "runs")
+}
+
+func retryAfter(b *bench) {
+	for _, id := range ids("a", 4) {
+		b.submit(id, "k")
+	}
+	for _, id := range ids("b", 3) {
+		b.h.Advance(5 * time.Second)
+		b.settle(b.claim(), queue.StateDone, "")
+		b.submit(id, "k")
+	}
+	got := b.refused(job("c", "k"), queue.LimitJobs).RetryAfter
+	if got < 5*time.Second || got > 7*time.Second {
+		b.Errorf("RetryAfter = %s when one job leaves every 5 s", got)
+	}
+}

@@ -1,0 +1,225 @@
+// Package queuetest is the suite that every implementation of the queue passes: order, turns, limits, leases, fencing,
+// expiry, cancelling at each stage. An implementation calls [Run] from a test of its own with a [Harness].
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"qr-gateway/gateway/queue"
+)
+
+// Limits are what the suite asks a queue to hold to.
+type Limits struct {
+	Jobs, JobsPerKey, Tokens, TokensPerKey int
+	Wait, Lease, Stall                     time.Duration
+	Attempts                               int
+}
+
+// Wide are limits that no case reaches unless it means to.
+func Wide() Limits {
+	return Limits{
+		Jobs: 1000, JobsPerKey: 1000, Tokens: 1 << 30, TokensPerKey: 1 << 30,
+		Wait: time.Minute, Lease: 6 * time.Second, Stall: time.Minute, Attempts: 2,
+	}
+}
+
+// Harness is how the suite gets at an implementation.
+type Harness struct {
+	// Test runs f as a test; with a fake clock if the implementation can do with one.
+	Test func(t *testing.T, f func(t *testing.T))
+	// Open makes a running, empty queue that ends with the test.
+	Open func(t *testing.T, l Limits) queue.Queue
+	// Advance lets d go by.
+	Advance func(d time.Duration)
+	// Settle waits until every call that was made has either returned or blocked.
+	Settle func()
+}
+
+// Run runs every case.
+func Run(t *testing.T, h Harness) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			h.Test(t, func(t *testing.T) {
+				limits := Wide()
+				if c.limits != nil {
+					c.limits(&limits)
+				}
+				c.run(&bench{T: t, h: h, q: h.Open(t, limits), limits: limits})
+			})
+		})
+	}
+}
+
+type testCase struct {
+	name   string
+	limits func(l *Limits)
+	run    func(b *bench)
+}
+
+func cases() []testCase {
+	all := append(orderCases(), limitCases()...)
+	all = append(all, leaseCases()...)
+	return append(all, endCases()...)
+}
+
+// bench is a queue on the test bench.
+type bench struct {
+	*testing.T
+	h      Harness
+	q      queue.Queue
+	limits Limits
+}
+
+func job(id, key string) queue.Job {
+	return queue.Job{ID: id, Key: key, Model: "m", Cost: 10, Payload: []byte("payload of " + id)}
+}
+
+func (b *bench) submit(id, key string) queue.Ticket {
+	b.Helper()
+	return b.submitJob(job(id, key))
+}
+
+func (b *bench) submitJob(j queue.Job) queue.Ticket {
+	b.Helper()
+	ticket, err := b.q.Submit(b.Context(), j)
+	if err != nil {
+		b.Fatalf("Submit(%s): %v", j.ID, err)
+	}
+	return ticket
+}
+
+// claim takes a job that must be there.
+func (b *bench) claim(models ...string) queue.Lease {
+	b.Helper()
+	if len(models) == 0 {
+		models = []string{"m"}
+	}
+	ctx, stop := context.WithTimeout(b.Context(), time.Second)
+	defer stop()
+	lease, err := b.q.Claim(ctx, queue.Offer{Node: "node", Models: models})
+	if err != nil {
+		b.Fatalf("Claim(%v): %v", models, err)
+	}
+	return lease
+}
+
+// claimLater blocks in a claim and returns what it gets.
+func (b *bench) claimLater(models ...string) <-chan queue.Lease {
+	got := make(chan queue.Lease, 1)
+	go func() {
+		lease, err := b.q.Claim(b.Context(), queue.Offer{Node: "node", Models: models})
+		if err != nil {
+			b.Errorf("Claim(%v): %v", models, err)
+		}
+		got <- lease
+	}()
+	b.h.Settle()
+	return got
+}
+
+// order claims n jobs and returns their ids.
+func (b *bench) order(n int) []string {
+	b.Helper()
+	out := make([]string, n)
+	for i := range out {
+		out[i] = b.claim().Job.ID
+	}
+	return out
+}
+
+// none asserts that there is nothing to claim.
+func (b *bench) none(models ...string) {
+	b.Helper()
+	ctx, stop := context.WithTimeout(b.Context(), 50*time.Millisecond)
+	defer stop()
+	lease, err := b.q.Claim(ctx, queue.Offer{Node: "node", Models: models})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		b.Fatalf("Claim = job %q, %v; want none", lease.Job.ID, err)
+	}
+}
+
+func (b *bench) settle(l queue.Lease, s queue.State, reason string) {
+	b.Helper()
+	if err := b.q.Settle(b.Context(), l, queue.Outcome{State: s, Cost: 7, Reason: reason}); err != nil {
+		b.Fatalf("Settle(%s, %s): %v", l.Job.ID, s, err)
+	}
+}
+
+func (b *bench) beat(l queue.Lease, seq int64) {
+	b.Helper()
+	if err := b.q.Heartbeat(b.Context(), l, queue.Progress{Seq: seq}); err != nil {
+		b.Fatalf("Heartbeat(%s, %d): %v", l.Job.ID, seq, err)
+	}
+}
+
+func (b *bench) cancel(id string) {
+	b.Helper()
+	if err := b.q.Cancel(b.Context(), id, "client left"); err != nil {
+		b.Fatalf("Cancel(%s): %v", id, err)
+	}
+}
+
+// fenced asserts that a lease is worth nothing.
+func (b *bench) fenced(l queue.Lease) {
+	b.Helper()
+	if err := b.q.Heartbeat(b.Context(), l, queue.Progress{Seq: 99}); !errors.Is(err, queue.ErrFenced) {
+		b.Errorf("Heartbeat with a stale lease of %s = %v, want ErrFenced", l.Job.ID, err)
+	}
+	for _, s := range []queue.State{queue.StateDone, queue.StateFailed, queue.StateQueued} {
+		if err := b.q.Settle(b.Context(), l, queue.Outcome{State: s}); !errors.Is(err, queue.ErrFenced) {
+			b.Errorf("Settle(%s) with a stale lease of %s = %v, want ErrFenced", s, l.Job.ID, err)
+		}
+	}
+}
+
+// lost says whether a lease has been taken back.
+func (b *bench) lost(l queue.Lease) bool {
+	b.h.Settle()
+	select {
+	case <-l.Lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// watch reports what becomes of a job until the test ends.
+func (b *bench) watch(id string) <-chan queue.Status {
+	b.Helper()
+	states, err := b.q.Watch(b.Context(), id)
+	if err != nil {
+		b.Fatalf("Watch(%s): %v", id, err)
+	}
+	return states
+}
+
+// state asserts where a job stands.
+func (b *bench) state(id string, want queue.State) queue.Status {
+	b.Helper()
+	s := <-b.watch(id)
+	if s.State != want {
+		b.Fatalf("job %s is %s (%q), want %s", id, s.State, s.Reason, want)
+	}
+	return s
+}
+
+func (b *bench) same(what string, got, want any) {
+	b.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func ids(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return out
+}
