@@ -37,23 +37,23 @@ type branch struct {
 	row   int // of the latest batch
 }
 
-// newForks makes an evaluator for rows of nVocab logits. It uses the ids from 0 to forkSequences(group)-1.
+// newForks makes an evaluator for rows of nVocab logits. It uses the ids from 0 to SequencesFor(group)-1.
 func newForks(l *lane, nVocab, group int) *forks {
 	return &forks{
 		lane: l, group: group,
-		free:  make([]int, 0, forkSequences(group)),
+		free:  make([]int, 0, SequencesFor(group)),
 		live:  make([]branch, 0, group),
 		saved: make([]float32, nVocab),
 	}
 }
 
-// forkSequences is the number of sequence ids for peeks of group tokens: main, shadow, the best so far, and the group.
-func forkSequences(group int) int { return 3 + group }
+// SequencesFor is the number of sequence ids for peeks of group tokens: main, shadow, the best so far, and the group.
+func SequencesFor(group int) int { return 3 + group }
 
 // begin takes over main, a sequence of past tokens that is alone in the cache.
 func (f *forks) begin(main, past int) error {
 	f.main, f.past, f.free = main, past, f.free[:0]
-	for id := range forkSequences(f.group) {
+	for id := range SequencesFor(f.group) {
 		if id != main {
 			f.free = append(f.free, id)
 		}

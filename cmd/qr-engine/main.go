@@ -1,0 +1,91 @@
+// Command qr-engine owns one GGUF model. It serves the engine protocol on a Unix socket to the qr-gateway that started it,
+// and ends when its standard input does: a gateway that dies takes its engines with it. Log lines are JSON on standard
+// error; llama.cpp writes there too, in the same form.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"qr-gateway/backends/llama/engine"
+	"qr-gateway/backends/llama/service"
+	"qr-gateway/entropy"
+	"qr-gateway/entropy/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdin, os.Stderr); err != nil {
+		report(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx or stdin ends.
+func run(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer) error {
+	flags := flag.NewFlagSet("qr-engine", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	socket := flags.String("socket", "", "path of the Unix socket to serve on")
+	level := slog.LevelInfo
+	flags.TextVar(&level, "log-level", level, "lowest level to log: debug, info, warn or error")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("read flags: %w", err)
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level})).With("source", "qr-engine")
+	if err := engine.Init(level); err != nil {
+		return fmt.Errorf("start engine: %w", err)
+	}
+	l, err := listen(ctx, *socket)
+	if err != nil {
+		return err
+	}
+	svc := service.New(service.Deps{
+		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: log,
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Reading stdin can't be cancelled; the goroutine ends with the process.
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	return svc.Run(ctx, l)
+}
+
+// listen makes the socket, for this user alone, in a directory for this user alone.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	if path == "" {
+		return nil, fmt.Errorf("no socket: give --socket PATH")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make socket directory: %w", err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("protect socket: %w", err)
+	}
+	return l, nil
+}
+
+// report writes an error as one log line.
+func report(w io.Writer, err error) {
+	line, _ := json.Marshal(map[string]string{
+		"time": time.Now().Format(time.RFC3339Nano), "level": "ERROR", "source": "qr-engine", "msg": err.Error(),
+	})
+	_, _ = fmt.Fprintf(w, "%s\n", line)
+}
