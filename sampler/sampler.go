@@ -1,8 +1,22 @@
 package sampler
 
+import (
+	"fmt"
+	"math"
+
+	"qr-gateway/sampler/internal/vec"
+)
+
+// Tokens up to which a truncated row is sorted as a whole. Beyond it only the part that u falls into is.
+const smallSet = 1024
+
 // Sampler is the plain decoder: one row, one number, one token. It owns its scratch memory and belongs to one goroutine.
 type Sampler struct {
 	nVocab int
+	top    vec.Top
+	keys   []vec.Key // scratch, grown once
+	prob   []float64 // scratch, beside keys
+	hist   *vec.Hist
 }
 
 // Draw is the token chosen and what was known about it.
@@ -11,16 +25,147 @@ type Draw struct {
 	Rank       int     // 0 is the most probable candidate
 	Prob       float64 // after temperature and truncation, over the candidates
 	Candidates int     // tokens that could have been chosen
-	U          float64 // the number that decided; meaningless where none was needed
+	U          float64 // the number that decided; 0 where none was needed
 }
 
 // New returns a sampler for rows of nVocab logits.
-func New(nVocab int) *Sampler { return &Sampler{nVocab: nVocab} }
+func New(nVocab int) *Sampler {
+	return &Sampler{
+		nVocab: nVocab, hist: vec.NewHist(),
+		keys: make([]vec.Key, 0, nVocab), prob: make([]float64, 0, smallSet),
+	}
+}
 
 // NeedsU reports whether [Sampler.Choose] reads its u: a greedy choice does not.
-func NeedsU(p *Params) bool { return p.Temperature != 0 && p.TopK != 1 && p.TopP != 0 }
+func NeedsU(p *Params) bool { return p.Temperature > 0 && p.TopK != 1 && p.TopP > 0 }
 
-// Choose picks a token from row; see the package comment for the order of the filters.
+// Choose picks a token of row, which has one logit per token and is not changed. Steps, in this order: banned ids are taken out, logits
+// divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. The survivors stand by
+// descending probability, the lower id first where two are equal, and the first whose running share reaches u is chosen: u near 0 is
+// the most probable token, u near 1 the least. A logit that is not finite counts as absent; where none is left the error is
+// [ErrNoCandidates]. u lies in (0,1) and is not read where [NeedsU] says so.
 func (s *Sampler) Choose(row []float32, ban *Mask, p *Params, u float64) (Draw, error) {
-	return Draw{}, errNotBuilt
+	if len(row) != s.nVocab {
+		return Draw{}, fmt.Errorf("choose token: row has %d logits, the vocabulary %d", len(row), s.nVocab)
+	}
+	if !NeedsU(p) {
+		return s.greedy(row, ban)
+	}
+	if !(u > 0 && u < 1) {
+		return Draw{}, fmt.Errorf("choose token: u is %v; it must lie between 0 and 1", u)
+	}
+	k := s.topK(p)
+	if k <= smallSet {
+		s.takeTop(row, ban, k)
+		return s.fromSorted(p, u)
+	}
+	largest := s.largest(row, ban)
+	if math.IsInf(float64(largest), -1) {
+		return Draw{}, ErrNoCandidates
+	}
+	if p.MinP > 0 && s.takeAbove(row, ban, p, largest) {
+		return s.fromSorted(p, u)
+	}
+	return s.fromHist(row, ban, p, k, largest, u)
+}
+
+// topK is the number of tokens that top-k lets through.
+func (s *Sampler) topK(p *Params) int {
+	if p.TopK <= 0 {
+		return max(s.nVocab, smallSet+1)
+	}
+	return min(p.TopK, s.nVocab)
+}
+
+// greedy takes the largest logit and the lowest id that has it.
+func (s *Sampler) greedy(row []float32, ban *Mask) (Draw, error) {
+	best, at := float32(math.Inf(-1)), int32(-1)
+	vec.Segments(row, ban.IDs(), func(base int32, seg []float32) {
+		if m := vec.MaxFinite(seg); m > best {
+			best, at = m, base+vec.Index(seg, m)
+		}
+	})
+	if at < 0 {
+		return Draw{}, ErrNoCandidates
+	}
+	return Draw{Token: at, Prob: 1, Candidates: 1}, nil
+}
+
+func (s *Sampler) largest(row []float32, ban *Mask) float32 {
+	best := float32(math.Inf(-1))
+	vec.Segments(row, ban.IDs(), func(_ int32, seg []float32) {
+		best = max(best, vec.MaxFinite(seg))
+	})
+	return best
+}
+
+// takeTop leaves the k largest in keys, sorted.
+func (s *Sampler) takeTop(row []float32, ban *Mask, k int) {
+	s.top.Reset(k)
+	vec.Segments(row, ban.IDs(), s.top.Scan)
+	s.keys = append(s.keys[:0], s.top.Keys()...)
+	vec.Sort(s.keys)
+}
+
+// takeAbove leaves the tokens that min-p may let through in keys, sorted, and reports whether they are few.
+func (s *Sampler) takeAbove(row []float32, ban *Mask, p *Params, largest float32) bool {
+	floor := float64(largest) + math.Log(p.MinP)*p.Temperature
+	floor -= 1e-6 * (1 + math.Abs(floor))
+	s.keys = s.keys[:0]
+	vec.Segments(row, ban.IDs(), func(base int32, seg []float32) {
+		s.keys = vec.Gather(s.keys, base, seg, float32(floor))
+	})
+	if len(s.keys) > smallSet {
+		return false
+	}
+	vec.Sort(s.keys)
+	if k := s.topK(p); len(s.keys) > k {
+		s.keys = s.keys[:k]
+	}
+	return true
+}
+
+// fromSorted decides among the few tokens of keys.
+func (s *Sampler) fromSorted(p *Params, u float64) (Draw, error) {
+	if len(s.keys) == 0 {
+		return Draw{}, ErrNoCandidates
+	}
+	total := s.weigh(p)
+	n, total := cutTopP(s.prob, total, p.TopP)
+	at, target, sum := 0, u*total, s.prob[0]
+	for sum < target && at < n-1 {
+		at++
+		sum += s.prob[at]
+	}
+	return Draw{Token: s.keys[at].ID(), Rank: at, Prob: s.prob[at] / total, Candidates: n, U: u}, nil
+}
+
+// weigh fills prob with the unnormalised probabilities of keys that pass min-p, and returns their sum.
+func (s *Sampler) weigh(p *Params) (total float64) {
+	s.prob = s.prob[:0]
+	largest := float64(s.keys[0].Value())
+	for _, k := range s.keys {
+		q := math.Exp((float64(k.Value()) - largest) / p.Temperature)
+		if q < p.MinP || q == 0 {
+			break
+		}
+		s.prob = append(s.prob, q)
+		total += q
+	}
+	return total
+}
+
+// cutTopP returns how many of prob, which descends and sums to total, top-p keeps, and their sum.
+func cutTopP(prob []float64, total, topP float64) (n int, kept float64) {
+	if topP >= 1 {
+		return len(prob), total
+	}
+	for n < len(prob) {
+		kept += prob[n]
+		n++
+		if kept >= topP*total {
+			break
+		}
+	}
+	return n, kept
 }

@@ -1,0 +1,211 @@
+package vec
+
+import (
+	"math"
+	"slices"
+)
+
+// The exponential works in units of ln2/1024: y = 1024 x/ln2 = n + d with n whole and |d| <= 1/2, and e^x = 2^(n/1024) e^(d ln2/1024). The
+// first factor comes from a table of 1024 entries and the exponent bits; the second is a polynomial of degree 2, whose first missing
+// term is under 6.5e-12. The relative error of the whole is under 1e-11.
+const (
+	tabBits = 10
+	perNat  = 1 << tabBits / math.Ln2
+	c1      = 1 / perNat
+	c2      = c1 * c1 / 2
+	// round is added and taken away to round to a whole number: 1.5*2^52.
+	round = 6755399441055744.0
+	// roundBits is round as bits; the low bits of round+n are those of n.
+	roundBits = 0x4338000000000000
+	// tiny is where e^x ends: below e^-700 a probability is 0.
+	tiny = -700 * perNat
+
+	bucketBits = 5 // 32 units, about 0.022 nats a bucket
+	nBuckets   = 2048
+)
+
+type bucket struct {
+	mass  float64
+	count int
+}
+
+// Hist is the distribution softmax((x-max)/T), its mass and its number of tokens collected by how far they are below the largest. Walking
+// down the buckets and sorting only the one that is looked for finds any place of the sorted distribution.
+type Hist struct {
+	tab     [1 << tabBits]float64
+	buckets [nBuckets]bucket
+	max     float64
+	scale   float64 // logit to units
+	least   float64 // units; what lies below is absent
+}
+
+// NewHist returns an empty histogram.
+func NewHist() *Hist {
+	h := &Hist{}
+	for i := range h.tab {
+		h.tab[i] = math.Exp2(float64(i) / (1 << tabBits))
+	}
+	return h
+}
+
+// Reset empties h. largest is the largest finite logit, t the temperature (over 0), and floor the share of the largest probability below
+// which a token is absent.
+func (h *Hist) Reset(largest float32, t, floor float64) {
+	h.buckets = [nBuckets]bucket{}
+	h.max, h.scale = float64(largest), perNat/max(t, 1e-12)
+	h.least = max(tiny, math.Log(floor)*perNat)
+}
+
+// exp returns e^(y ln2/1024) for y between tiny and 0, and the bucket.
+func (h *Hist) exp(y float64) (p float64, at int) {
+	f := y + round
+	n := math.Float64bits(f)
+	d := y - (f - round)
+	t := h.tab[n&(1<<tabBits-1)]
+	t += t * d * (c1 + d*c2)
+	p = math.Float64frombits(math.Float64bits(t) + n>>tabBits<<52)
+	return p, int(min((roundBits-n)>>bucketBits, nBuckets-1))
+}
+
+// Add takes in a segment. The exponential is written out: a call per value costs as much as the arithmetic.
+func (h *Hist) Add(seg []float32) {
+	top, scale, least := h.max, h.scale, h.least
+	tab, buckets := &h.tab, &h.buckets
+	for _, v := range seg {
+		y := (float64(v) - top) * scale
+		if !(y >= least) {
+			continue
+		}
+		f := y + round
+		n := math.Float64bits(f)
+		at := (roundBits - n) >> bucketBits
+		if at >= nBuckets {
+			if y > 0 { // +Inf
+				continue
+			}
+			at = nBuckets - 1
+		}
+		d := y - (f - round)
+		t := tab[n&(1<<tabBits-1)]
+		t += t * d * (c1 + d*c2)
+		b := &buckets[at]
+		b.mass += math.Float64frombits(math.Float64bits(t) + n>>tabBits<<52)
+		b.count++
+	}
+}
+
+// Total returns the mass and the number of tokens, largest buckets first.
+func (h *Hist) Total() (mass float64, count int) {
+	for i := range h.buckets {
+		mass += h.buckets[i].mass
+		count += h.buckets[i].count
+	}
+	return mass, count
+}
+
+// ByMass returns the first bucket at which the running mass reaches m, or the last that is not empty, and the mass and count before it.
+func (h *Hist) ByMass(m float64) (at int, before float64, n int) {
+	for i := range h.buckets {
+		b := h.buckets[i]
+		if b.count == 0 {
+			continue
+		}
+		at = i
+		if before+b.mass >= m {
+			return at, before, n
+		}
+		before, n = before+b.mass, n+b.count
+	}
+	return at, before - h.buckets[at].mass, n - h.buckets[at].count
+}
+
+// ByCount is ByMass for a number of tokens, at least 1.
+func (h *Hist) ByCount(c int) (at, n int) {
+	for i := range h.buckets {
+		b := h.buckets[i]
+		if b.count == 0 {
+			continue
+		}
+		at = i
+		if n+b.count >= c {
+			return at, n
+		}
+		n += b.count
+	}
+	return at, n - h.buckets[at].count
+}
+
+// Cut keeps the first keep tokens of bucket at, whose sorted keys are given, and drops everything after them.
+func (h *Hist) Cut(at int, keys []Key, keep int) {
+	b := bucket{count: keep}
+	for _, k := range keys[:keep] {
+		b.mass += h.Prob(k)
+	}
+	h.buckets[at] = b
+	clear(h.buckets[at+1:])
+}
+
+// Prob is the unnormalised probability of a token that is present; the largest has 1.
+func (h *Hist) Prob(k Key) float64 {
+	p, _ := h.exp((float64(k.Value()) - h.max) * h.scale)
+	return p
+}
+
+// Gather appends the keys of seg that are in bucket at. base is the id of seg's first entry.
+func (h *Hist) Gather(dst []Key, at int, base int32, seg []float32) []Key {
+	lo, hi := h.bounds(at)
+	for i, v := range seg {
+		if v < lo || v > hi {
+			continue
+		}
+		y := (float64(v) - h.max) * h.scale
+		if !(y >= h.least && y <= 0) {
+			continue
+		}
+		if _, b := h.exp(y); b == at {
+			dst = append(dst, NewKey(v, base+int32(i)))
+		}
+	}
+	return dst
+}
+
+// bounds are logits that no token of the bucket lies outside of; they are a little wide.
+func (h *Hist) bounds(at int) (lo, hi float32) {
+	lo64 := h.max - float64((at+1)<<bucketBits+1)/h.scale
+	hi64 := h.max - float64(at<<bucketBits-1)/h.scale
+	slack := 1e-6 * (1 + math.Abs(h.max) + math.Abs(lo64))
+	if at == nBuckets-1 {
+		return -math.MaxFloat32, float32(hi64 + slack)
+	}
+	return float32(lo64 - slack), float32(hi64 + slack)
+}
+
+// Sorted sorts keys, largest first, and keeps as many as bucket at has.
+func (h *Hist) Sorted(at int, keys []Key) []Key {
+	Sort(keys)
+	return keys[:min(len(keys), h.buckets[at].count)]
+}
+
+// Sort puts the largest key first.
+func Sort(keys []Key) {
+	slices.Sort(keys)
+	slices.Reverse(keys)
+}
+
+// SumExp is the sum of e^(x-max) over the finite values of seg, where max is what Reset was given and the temperature 1.
+func (h *Hist) SumExp(seg []float32) float64 {
+	var a, b float64
+	for i, v := range seg {
+		y := (float64(v) - h.max) * h.scale
+		if !(y >= h.least && y <= 0) {
+			continue
+		}
+		p, _ := h.exp(y)
+		if i&1 == 0 {
+			a += p
+		} else {
+			b += p
+		}
+	}
+	return a + b
+}

@@ -1,0 +1,46 @@
+package sampler
+
+import "qr-gateway/sampler/internal/vec"
+
+// fromHist decides among many tokens. The row's distribution goes into a histogram by descending probability; each limit is found there, and only
+// the bucket that it falls into is gathered and sorted.
+func (s *Sampler) fromHist(row []float32, ban *Mask, p *Params, k int, largest float32, u float64) (Draw, error) {
+	s.hist.Reset(largest, p.Temperature, p.MinP)
+	vec.Segments(row, ban.IDs(), func(_ int32, seg []float32) { s.hist.Add(seg) })
+	total, n := s.hist.Total()
+	if k < n {
+		at, before := s.hist.ByCount(k)
+		s.hist.Cut(at, s.bucket(row, ban, at), k-before)
+		total, n = s.hist.Total()
+	}
+	if p.TopP < 1 {
+		at, before, _ := s.hist.ByMass(p.TopP * total)
+		keys := s.bucket(row, ban, at)
+		s.hist.Cut(at, keys, 1+s.walk(keys, p.TopP*total-before))
+		total, n = s.hist.Total()
+	}
+	at, before, rank := s.hist.ByMass(u * total)
+	keys := s.bucket(row, ban, at)
+	i := s.walk(keys, u*total-before)
+	return Draw{Token: keys[i].ID(), Rank: rank + i, Prob: s.hist.Prob(keys[i]) / total, Candidates: n, U: u}, nil
+}
+
+// bucket returns the sorted keys of one bucket that no limit has cut off.
+func (s *Sampler) bucket(row []float32, ban *Mask, at int) []vec.Key {
+	s.keys = s.keys[:0]
+	vec.Segments(row, ban.IDs(), func(base int32, seg []float32) {
+		s.keys = s.hist.Gather(s.keys, at, base, seg)
+	})
+	return s.hist.Sorted(at, s.keys)
+}
+
+// walk returns the index of the first key at which the running mass reaches target, else the last.
+func (s *Sampler) walk(keys []vec.Key, target float64) int {
+	sum := 0.0
+	for i, k := range keys {
+		if sum += s.hist.Prob(k); sum >= target {
+			return i
+		}
+	}
+	return len(keys) - 1
+}
