@@ -3,7 +3,6 @@
 package engine
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../csrc
 #cgo LDFLAGS: -lqrllama
 #include <stdlib.h>
 #include "qr.h"
