@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"qr-gateway/backends"
@@ -92,6 +93,18 @@ func MethodNotAllowed(method, path string) *Error {
 	return &Error{
 		Status: http.StatusMethodNotAllowed, Type: typeInvalid, Code: "method_not_allowed",
 		Message: fmt.Sprintf("%s does not take %s; the Allow header names what it takes", quote(path), method),
+	}
+}
+
+// UnknownModel is the 404 for a model id that isn't among those served.
+func UnknownModel(id string, served []string) *Error {
+	names := "no model is served"
+	if len(served) > 0 {
+		names = "served here: " + strings.Join(served, ", ")
+	}
+	return &Error{
+		Status: http.StatusNotFound, Type: typeInvalid, Code: "model_not_found", Param: "model",
+		Message: fmt.Sprintf("model %q does not exist; %s", quote(id), names),
 	}
 }
 
