@@ -1,0 +1,110 @@
+// Package config turns a YAML file, environment variables and flags into one checked [Config]. A flag wins over the
+// environment, the environment over the file, the file over the defaults. For the parameters of requests (qr_alpha and so
+// on) the order is: request, environment, the model's defaults in the file, the parameter table.
+//
+// [Load] reads everything once, from a fresh reader each time, and returns a value that nobody changes afterwards; it
+// keeps no state, so it is safe for concurrent use.
+//
+// Values of section.key are set in the environment as QR_SECTION_KEY, e.g. QR_SERVER_LISTEN. What is in the models list is
+// set in the file only, but for a model's path, which --model ID=PATH replaces. Unknown keys are errors, wherever they are.
+package config
+
+import (
+	"time"
+
+	"qr-gateway/sampler"
+)
+
+// Config is a whole configuration. It is read-only once loaded.
+type Config struct {
+	Server Server  `mapstructure:"server"`
+	Log    Log     `mapstructure:"log"`
+	Queue  Queue   `mapstructure:"queue"`
+	Engine Engine  `mapstructure:"engine"`
+	Models []Model `mapstructure:"models"`
+}
+
+// Server is the HTTP edge.
+type Server struct {
+	Listen       string        `mapstructure:"listen"`        // host:port
+	BodyLimit    ByteSize      `mapstructure:"body_limit"`    // of a request body
+	KeepAlive    time.Duration `mapstructure:"keep_alive"`    // between comments in a stream
+	WriteTimeout time.Duration `mapstructure:"write_timeout"` // for one write; a client that reads nothing for so long loses its job
+	DrainTimeout time.Duration `mapstructure:"drain_timeout"` // for running requests once the server is told to stop
+	CORSOrigins  []string      `mapstructure:"cors_origins"`  // browsers' origins that may call; "*" is any; none is off
+}
+
+// Log is what goes to stderr.
+type Log struct {
+	Level  string `mapstructure:"level"`  // debug, info, warn or error
+	Format string `mapstructure:"format"` // text or json
+}
+
+// Queue bounds the waiting line and the leases.
+type Queue struct {
+	Jobs         int           `mapstructure:"jobs"`           // waiting, in all
+	Tokens       int           `mapstructure:"tokens"`         // prompt and answer of those waiting, in all
+	JobsPerKey   int           `mapstructure:"jobs_per_key"`   // waiting, of one caller
+	TokensPerKey int           `mapstructure:"tokens_per_key"` // of one caller
+	WaitTimeout  time.Duration `mapstructure:"wait_timeout"`   // a request that waited so long is refused; 0 is no limit
+	Lease        time.Duration `mapstructure:"lease"`          // a node unheard of for so long loses its job
+	Heartbeat    time.Duration `mapstructure:"heartbeat"`      // at most half the lease
+}
+
+// Engine is the child process of every llama model.
+type Engine struct {
+	Binary       string        `mapstructure:"binary"`        // empty: qr-engine beside the running program
+	WaitReady    time.Duration `mapstructure:"wait_ready"`    // how long a request waits for an engine that is being restarted
+	StallTimeout time.Duration `mapstructure:"stall_timeout"` // a busy engine without a finished decode for so long is killed
+}
+
+// Backends that a model can name.
+const (
+	BackendLlama = "llama"
+	BackendFake  = "fake"
+)
+
+// Model is one served model.
+type Model struct {
+	ID             string         `mapstructure:"id"` // as clients name it; case matters
+	Backend        string         `mapstructure:"backend"`
+	Path           string         `mapstructure:"path"`            // of the GGUF file; in the file, relative to the file's folder
+	Context        int            `mapstructure:"context"`         // tokens per request; 0 is the model's own, at most 8192
+	Workers        int            `mapstructure:"workers"`         // requests at once, each with a KV cache
+	Threads        int            `mapstructure:"threads"`         // 0 is the number of cores
+	Group          int            `mapstructure:"group"`           // candidates decoded in one batch, at most
+	Chunk          int            `mapstructure:"chunk"`           // prompt tokens per decode
+	GPULayers      int            `mapstructure:"gpu_layers"`      // -1 is all; a CPU build ignores it
+	FlashAttention bool           `mapstructure:"flash_attention"` // off is faster for look-ahead on a CPU
+	KVType         string         `mapstructure:"kv_type"`         // f16 or f32
+	Poll           int            `mapstructure:"poll"`            // busy-wait level of the threads, 0 to 100; 0 blocks
+	Description    string         `mapstructure:"description"`     // shown in the model list
+	Defaults       map[string]any `mapstructure:"defaults"`        // parameters of requests, by their qr_ keys
+
+	// Params is what a request starts from: the parameter table, then Defaults, then the environment. Load fills it.
+	Params sampler.Params `mapstructure:"-"`
+}
+
+// Default is the configuration of an empty file: all but the models.
+func Default() Config {
+	return Config{
+		Server: Server{
+			Listen: "127.0.0.1:8080", BodyLimit: 10 << 20, KeepAlive: 10 * time.Second,
+			WriteTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second, CORSOrigins: []string{},
+		},
+		Log: Log{Level: "info", Format: "text"},
+		Queue: Queue{
+			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000,
+			WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
+		},
+		Engine: Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
+	}
+}
+
+// DefaultModel is what a model is that the file says nothing more of.
+func DefaultModel(id string) Model {
+	return Model{
+		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16",
+		Params: sampler.Defaults(),
+	}
+}

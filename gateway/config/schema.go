@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// leaf is one key of a section.
+type leaf struct {
+	path  []string // e.g. server, listen
+	typ   reflect.Type
+	value any // its default
+}
+
+func (l leaf) env() string { return envPrefix + strings.ToUpper(strings.Join(l.path, "_")) }
+
+// leaves lists the keys of all sections with their defaults; the models are not among them.
+func leaves() []leaf {
+	var out []leaf
+	c := reflect.ValueOf(Default())
+	for i := range c.NumField() {
+		section := c.Type().Field(i)
+		if section.Type.Kind() != reflect.Struct {
+			continue
+		}
+		for j := range section.Type.NumField() {
+			f := section.Type.Field(j)
+			path := []string{section.Tag.Get("mapstructure"), f.Tag.Get("mapstructure")}
+			out = append(out, leaf{path: path, typ: f.Type, value: c.Field(i).Field(j).Interface()})
+		}
+	}
+	return out
+}
+
+// modelDefaults are the keys of a model with their defaults.
+func modelDefaults() map[string]any {
+	out := map[string]any{}
+	m := reflect.ValueOf(DefaultModel(""))
+	for i := range m.NumField() {
+		if tag := m.Type().Field(i).Tag.Get("mapstructure"); tag != "-" {
+			out[tag] = m.Field(i).Interface()
+		}
+	}
+	return out
+}
+
+// unknownKeys compares what a file says with the struct that it is for.
+func unknownKeys(path string, value any, t reflect.Type) []error {
+	switch {
+	case t.Kind() == reflect.Struct:
+		m, ok := value.(map[string]any)
+		if !ok {
+			return []error{&FieldError{Path: path, Message: fmt.Sprintf("is %v; it takes keys with values", value)}}
+		}
+		return unknownIn(path, m, t)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		list, ok := value.([]any)
+		if !ok {
+			return []error{&FieldError{Path: path, Message: "it takes a list, each entry with an id: `- id: NAME`"}}
+		}
+		var errs []error
+		for i, v := range list {
+			errs = append(errs, unknownKeys(fmt.Sprintf("%s[%d]", path, i), v, t.Elem())...)
+		}
+		return errs
+	default:
+		return nil
+	}
+}
+
+func unknownIn(path string, m map[string]any, t reflect.Type) []error {
+	known := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		if tag := t.Field(i).Tag.Get("mapstructure"); tag != "-" {
+			known[tag] = t.Field(i).Type
+		}
+	}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if inner, ok := known[key]; ok {
+			errs = append(errs, unknownKeys(at, m[key], inner)...)
+			continue
+		}
+		errs = append(errs, &FieldError{Path: at, Message: "unknown key" + suggest(key, slices.Collect(maps.Keys(known)))})
+	}
+	return errs
+}
+
+// suggest names the known word nearest to one that isn't, if one is near.
+func suggest(word string, known []string) string {
+	best, least := "", len(word)/3+1
+	slices.Sort(known)
+	for _, k := range known {
+		if d := distance(word, k); d < least || d == least && best == "" {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance is the number of letters to insert, drop or change to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// hook turns what a file or variable holds into our types, and refuses what would be taken the wrong way: mapstructure
+// itself reads the bare number 5 as 5 nanoseconds.
+func hook(from, to reflect.Type, data any) (any, error) {
+	switch {
+	case from == to:
+		return data, nil
+	case to == reflect.TypeFor[time.Duration]():
+		return parseDuration(data)
+	case to == reflect.TypeFor[ByteSize]():
+		if text, ok := data.(string); ok {
+			return parseByteSize(text)
+		}
+		return nil, fmt.Errorf("is %v; it takes a size with its unit, e.g. 10MiB", data)
+	case to == reflect.TypeFor[Model]():
+		if m, ok := data.(map[string]any); ok {
+			return withDefaults(m), nil
+		}
+	}
+	return data, sameKind(from, to, data)
+}
+
+// sameKind refuses what mapstructure would convert, such as 1.5 to 1, in words that say how to write it.
+func sameKind(from, to reflect.Type, data any) error {
+	takes := ""
+	switch {
+	case from.Kind() == to.Kind():
+	case to.Kind() == reflect.Int:
+		takes = "a whole number"
+	case to.Kind() == reflect.String:
+		takes = "text; put it in quotes"
+	case to.Kind() == reflect.Bool:
+		takes = "true or false"
+	case to == reflect.TypeFor[[]string]():
+		if from.Kind() != reflect.Slice {
+			takes = "a list of texts"
+		}
+	}
+	if takes == "" {
+		return nil
+	}
+	return fmt.Errorf("is %v; it takes %s", data, takes)
+}
+
+func parseDuration(data any) (time.Duration, error) {
+	if text, ok := data.(string); ok {
+		if d, err := time.ParseDuration(strings.TrimSpace(text)); err == nil && text != "0" {
+			return d, nil
+		}
+	}
+	return 0, fmt.Errorf("is %v; it takes a duration with its unit, e.g. 30s or 10m", data)
+}
+
+// withDefaults fills in what a model of the file leaves out, or leaves empty.
+func withDefaults(m map[string]any) map[string]any {
+	out := modelDefaults()
+	for key, value := range m {
+		if value != nil {
+			out[key] = value
+		}
+	}
+	return out
+}
