@@ -50,6 +50,12 @@ bool raised_by_template(const std::string & what, std::string & message) {
     return false;
 }
 
+// Reasoning ends before the line break that precedes its closing tag. Cut from partial answers too, so that a stream
+// never takes anything back.
+std::string without_trailing_space(const std::string & s) {
+    return s.substr(0, s.find_last_not_of(" \n\r\t") + 1);
+}
+
 // The template is parsed once; a failure is remembered and told to every caller.
 const common_chat_templates * templates_of(qr_model * m) {
     if (!m->templates_tried) {
@@ -227,7 +233,7 @@ int32_t qr_chat_parse(qr_model * m, const char * format, size_t format_len, cons
         const common_chat_msg msg = common_chat_parse(std::string(text, len), partial != 0, *parser);
         try {
             out->content   = qr::copy_out(msg.content, &out->content_len);
-            out->reasoning = qr::copy_out(msg.reasoning_content, &out->reasoning_len);
+            out->reasoning = qr::copy_out(qr::without_trailing_space(msg.reasoning_content), &out->reasoning_len);
         } catch (...) {
             qr_chat_message_free(out);
             throw;

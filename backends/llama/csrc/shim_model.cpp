@@ -1,4 +1,4 @@
-// The model: loading, description, tokens and pieces. All of it is read-only after loading.
+// The model: loading, description and pieces. All of it is read-only after loading.
 
 #include "shim.h"
 
@@ -140,27 +140,6 @@ void qr_model_describe(const qr_model * m, qr_model_info * out) {
             out->add_bos = llama_vocab_get_add_bos(m->vocab);
             out->bos     = llama_vocab_bos(m->vocab);
         }
-        return QR_OK;
-    });
-}
-
-int32_t qr_tokenize(const qr_model * m, const char * text, size_t len, int32_t add_special, int32_t parse_special,
-                    int32_t * out, size_t cap, size_t * n, char * err, size_t err_len) {
-    return qr::guarded(err, err_len, [&]() -> int32_t {
-        if (!m->has_tokenizer) {
-            qr::put_error(err, err_len, "the model has no tokenizer");
-            return QR_BAD_ARGUMENT;
-        }
-        if (len > INT32_MAX || cap > INT32_MAX) {
-            qr::put_error(err, err_len, "text of 2 GiB or more");
-            return QR_BAD_ARGUMENT;
-        }
-        const int32_t got = llama_tokenize(m->vocab, text, (int32_t) len, out, (int32_t) cap, add_special != 0, parse_special != 0);
-        if (got == INT32_MIN) {
-            qr::put_error(err, err_len, "the text has too many tokens");
-            return QR_BAD_ARGUMENT;
-        }
-        *n = (size_t) (got < 0 ? -got : got);
         return QR_OK;
     });
 }

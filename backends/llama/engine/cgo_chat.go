@@ -25,13 +25,13 @@ func (m *Model) ApplyTemplate(in ChatInput) (ChatPrompt, error) {
 	}
 	var out ChatPrompt
 	err := m.use(func(h *C.qr_model) (err error) {
-		out, err = apply(h, in)
+		out, err = applyHandle(h, in)
 		return err
 	})
 	return out, err
 }
 
-func apply(h *C.qr_model, in ChatInput) (ChatPrompt, error) {
+func applyHandle(h *C.qr_model, in ChatInput) (ChatPrompt, error) {
 	messages, kwargs := C.CBytes(in.Messages), C.CBytes(in.Kwargs)
 	defer C.free(messages)
 	defer C.free(kwargs)

@@ -107,7 +107,8 @@ func (m *Model) use(f func(*C.qr_model) error) error {
 }
 
 // Tokenize turns text into ids. addSpecial puts BOS and its like where the model wants them; parseSpecial reads the
-// spelling of control tokens in text as those tokens.
+// spelling of control tokens in text as those tokens. It takes about a microsecond per byte and can't be stopped:
+// refuse what is too long by Vocab.MinTokens first.
 func (m *Model) Tokenize(text string, addSpecial, parseSpecial bool) ([]int32, error) {
 	if !m.info.HasTokenizer {
 		return nil, fmt.Errorf("tokenize: %w", ErrNoTokenizer)
@@ -132,6 +133,9 @@ func (m *Model) tokenize(text string, addSpecial, parseSpecial bool, ids []int32
 		p, length := bytesOf(text)
 		out := (*C.int32_t)(unsafe.Pointer(&ids[0]))
 		code := C.qr_tokenize(h, p, length, flag(addSpecial), flag(parseSpecial), out, C.size_t(len(ids)), &got, buf, n)
+		if code == C.QR_BAD_ARGUMENT {
+			return fmt.Errorf("tokenize: %w: %s", ErrBadInput, &e)
+		}
 		return codeError("tokenize", code, e.String())
 	})
 	return int(got), err
@@ -152,6 +156,7 @@ func (m *Model) readVocab() (*Vocab, error) {
 		return nil, err
 	}
 	v.text = bytes.Clone(v.text[:size])
+	v.measure()
 	return v, m.readTokenizer(v)
 }
 

@@ -24,6 +24,8 @@ type Vocab struct {
 	text  []byte   // all pieces, one behind the other
 	ends  []uint32 // where each piece ends in text
 	flags []TokenFlags
+
+	longest int // bytes of the longest piece
 }
 
 // NewVocab makes a vocabulary of pieces without a model. flags may be shorter than pieces.
@@ -34,7 +36,14 @@ func NewVocab(pieces []string, flags []TokenFlags) *Vocab {
 		v.text = append(v.text, p...)
 		v.ends[i] = uint32(len(v.text))
 	}
+	v.measure()
 	return v
+}
+
+func (v *Vocab) measure() {
+	for id := range v.ends {
+		v.longest = max(v.longest, len(v.SpecialPiece(int32(id))))
+	}
 }
 
 // Len is the number of tokens.
@@ -66,6 +75,15 @@ func (v *Vocab) EOG(id int32) bool { return v.has(id, TokenEOG) }
 
 // Control reports whether id is a control token.
 func (v *Vocab) Control(id int32) bool { return v.has(id, TokenControl) }
+
+// MinTokens is the least number of tokens that a text of so many bytes can have, for refusing a text that is too long
+// before the work of tokenizing it.
+func (v *Vocab) MinTokens(textBytes int) int {
+	if v.longest == 0 {
+		return 0
+	}
+	return textBytes / v.longest
+}
 
 // Detokenize is the text that ids were made of: the inverse of Model.Tokenize.
 func (v *Vocab) Detokenize(ids []int32, special bool) []byte {
