@@ -8,7 +8,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -29,7 +28,7 @@ var errNoForks = &backends.Error{
 }
 
 // ErrStopped is returned by Do when the worker has ended.
-var ErrStopped = errors.New("worker stopped")
+var ErrStopped = &backends.Error{Kind: backends.KindLost, Code: "engine_lost", Message: "the engine is stopping"}
 
 // Config sizes a worker.
 type Config struct {

@@ -1,0 +1,162 @@
+package llama
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+)
+
+// Launcher starts engine processes.
+type Launcher interface {
+	// Launch starts an engine that will serve on the given Unix socket.
+	Launch(socket string) (Process, error)
+}
+
+// Process is a running engine.
+type Process interface {
+	// Done is closed when the process has ended and its log was read.
+	Done() <-chan struct{}
+	// Err says how it ended; it is read after Done.
+	Err() error
+	// Terminate asks it to end, Kill makes it. Both may be called when it has.
+	Terminate()
+	Kill()
+}
+
+// launchError says that a process could not be started at all.
+type launchError struct{ err error }
+
+func (e *launchError) Error() string { return "start engine: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *launchError) Unwrap() error { return e.err }
+
+// program starts the engine program.
+type program struct {
+	path  string
+	level string // log level of the engine, or empty
+	log   *slog.Logger
+}
+
+// Launch implements Launcher.
+func (p *program) Launch(socket string) (Process, error) {
+	args := []string{"--socket", socket}
+	if p.level != "" {
+		args = append(args, "--log-level", p.level)
+	}
+	cmd := exec.Command(p.path, args...)
+	// A group of its own: a Ctrl-C at the terminal is for the gateway, which still has answers to finish.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("make stdin: %w", err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("make stderr: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w: build it with `make engine`", err)
+	}
+	p.log.Info("engine started", "program", p.path, "pid", cmd.Process.Pid)
+	c := &child{cmd: cmd, stdin: stdin, done: make(chan struct{}), log: p.log}
+	go c.wait(stderr)
+	return c, nil
+}
+
+// child is a started engine program. Its goroutine, wait, ends with the process.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.Closer // the engine ends when it is closed, also by the end of this process
+	log   *slog.Logger
+	last  atomic.Pointer[string] // last line that told of an error
+	done  chan struct{}
+	err   error // written before done is closed
+}
+
+// wait forwards the log and collects the process.
+func (c *child) wait(stderr io.Reader) {
+	defer close(c.done)
+	c.forward(stderr)
+	err := c.cmd.Wait()
+	if err == nil {
+		err = errors.New("it stopped by itself")
+	}
+	if last := c.last.Load(); last != nil {
+		err = fmt.Errorf("%w: %s", err, *last)
+	}
+	c.err = err
+}
+
+// Done implements Process.
+func (c *child) Done() <-chan struct{} { return c.done }
+
+// Err implements Process.
+func (c *child) Err() error { return c.err }
+
+// Terminate implements Process.
+func (c *child) Terminate() {
+	_ = c.stdin.Close()
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+// Kill implements Process.
+func (c *child) Kill() { _ = c.cmd.Process.Kill() }
+
+// maxLine bounds a log line in bytes; what is longer is cut.
+const maxLine = 64 << 10
+
+// forward logs the engine's lines: JSON with its level, anything else, which is what a dying C library writes, as an error.
+func (c *child) forward(stderr io.Reader) {
+	r := bufio.NewReaderSize(stderr, maxLine)
+	for {
+		line, cut, err := r.ReadLine()
+		if len(line) > 0 {
+			c.logLine(line)
+		}
+		for cut && err == nil {
+			_, cut, err = r.ReadLine()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// logLine logs one line of the engine.
+func (c *child) logLine(line []byte) {
+	level, msg, attrs := parseLine(line)
+	if level >= slog.LevelError {
+		c.last.Store(&msg)
+	}
+	c.log.LogAttrs(context.Background(), level, msg, attrs...)
+}
+
+// parseLine reads a log line. The time is left out: the lines are logged as they come.
+func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
+	var fields map[string]any
+	level := slog.LevelError
+	if json.Unmarshal(line, &fields) != nil {
+		return level, string(line), []slog.Attr{slog.String("source", "engine stderr")}
+	}
+	name, _ := fields["level"].(string)
+	if level.UnmarshalText([]byte(name)) != nil {
+		level = slog.LevelError
+	}
+	msg, _ := fields["msg"].(string)
+	delete(fields, "level")
+	delete(fields, "msg")
+	delete(fields, "time")
+	attrs := make([]slog.Attr, 0, len(fields))
+	for k, v := range fields {
+		attrs = append(attrs, slog.Any(k, v))
+	}
+	return level, msg, attrs
+}
