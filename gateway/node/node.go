@@ -58,7 +58,8 @@ type Model struct {
 // Readiness is an optional power of a backend: to wait until it can take a job. Without it the node looks at
 // [backends.Info] every Pause.
 type Readiness interface {
-	// WaitReady returns nil as soon as a job could run, or ctx's error.
+	// WaitReady returns nil as soon as a job could run, or ctx's error. Any other error means that none ever will: the node
+	// stops claiming for the model.
 	WaitReady(ctx context.Context) error
 }
 
@@ -142,6 +143,9 @@ func (n *Node) claim(ctx context.Context, m Model) (queue.Lease, error) {
 	offer := queue.Offer{Node: n.cfg.Name, Models: []string{m.ID}}
 	for {
 		if err := n.ready(ctx, m); err != nil {
+			if ctx.Err() == nil {
+				n.deps.Log.ErrorContext(ctx, "model is out of service", "model", m.ID, "error", err)
+			}
 			return queue.Lease{}, err
 		}
 		lease, err := n.deps.Queue.Claim(ctx, offer)
