@@ -63,7 +63,7 @@ func TestConcurrentUseOfAModel(t *testing.T) {
 // Contexts that share a pool may decode at once: they take turns.
 func TestConcurrentDecodesOnOnePool(t *testing.T) {
 	m := tiny(t, "llama")
-	ids := script(60, 512)
+	ids := script(20, 512)
 	want := plainRows(t, m, ids, nil)[0]
 	pool, err := NewThreadPool(2, 0)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestConcurrentDecodesOnOnePool(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			for range 10 {
+			for range 3 {
 				c.Clear()
 				if d := distance(feed(t, c, 0, 0, ids...), want); d > tolerance {
 					t.Errorf("off by %g", d)
@@ -111,7 +111,7 @@ func resident(t *testing.T) int {
 func TestNothingLeaks(t *testing.T) {
 	cycle := func() {
 		for name := range kinds {
-			m, err := LoadModel(ModelConfig{Path: tinyPath(t, name+"-tok")})
+			m, err := LoadModel(ModelConfig{Path: tinyPath(t, name)})
 			if err != nil {
 				t.Fatal(err)
 			}
