@@ -95,7 +95,8 @@ func TestLostAfterFirstToken(t *testing.T) {
 
 // TestQueueKnowsFirst holds that no client sees text of a job that the queue would start again.
 func TestQueueKnowsFirst(t *testing.T) {
-	bench(t, 1, one(1, nil), func(r *rig) {
+	slow := func(ctx context.Context, _ string, _ int) error { after(time.Second); return ctx.Err() }
+	bench(t, 1, one(1, slow), func(r *rig) {
 		c := &call{id: "a"}
 		seen := queue.StateStreaming
 		c.onText = func() {
