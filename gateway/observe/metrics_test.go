@@ -1,0 +1,151 @@
+package observe_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"qr-gateway/backends"
+	"qr-gateway/gateway"
+	"qr-gateway/gateway/dispatch"
+	"qr-gateway/gateway/observe"
+	"qr-gateway/gateway/queue"
+)
+
+var (
+	_ gateway.Observer = (*observe.Metrics)(nil)
+	_ dispatch.Waits   = (*observe.Metrics)(nil)
+)
+
+// models and gauge are sources that a test changes.
+type models []backends.Info
+
+func (m *models) List() []backends.Info { return *m }
+
+type gauge struct {
+	stats queue.Stats
+	err   error
+}
+
+func (g *gauge) Stats(context.Context) (queue.Stats, error) { return g.stats, g.err }
+
+type engine uint64
+
+func (e engine) Restarts() uint64 { return uint64(e) }
+
+func scrape(t *testing.T, m *observe.Metrics) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Code, w.Body.String()
+}
+
+// has asserts that a scrape shows these lines.
+func has(t *testing.T, m *observe.Metrics, want ...string) {
+	t.Helper()
+	status, text := scrape(t, m)
+	if status != http.StatusOK {
+		t.Fatalf("status %d:\n%s", status, text)
+	}
+	lines := strings.Split(text, "\n")
+	for _, w := range want {
+		if !slices.Contains(lines, w) {
+			t.Errorf("no line %s in:\n%s", w, ours(lines))
+		}
+	}
+}
+
+// ours leaves out what Go's own collectors say.
+func ours(lines []string) string {
+	var out []string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "qr_") || strings.HasPrefix(l, "gen_ai_") {
+			out = append(out, l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestRequests(t *testing.T) {
+	m := observe.NewMetrics(observe.Sources{})
+	m.Observe(gateway.Outcome{
+		Method: "POST", Route: "/v1/chat/completions", Model: "m", Status: 200, Stream: true,
+		Duration: 1100 * time.Millisecond, FirstToken: 100 * time.Millisecond,
+		Result: &backends.Result{
+			Usage: backends.Usage{PromptTokens: 20, CompletionTokens: 101},
+			Stats: backends.DecodeStats{Decoder: "lookahead", PeeksPerToken: 1.75},
+		},
+	})
+	m.Observe(gateway.Outcome{Method: "BREW", Status: 404, Code: "not_found", Duration: time.Millisecond})
+	m.Waited("m", 20*time.Millisecond)
+	has(t, m,
+		`qr_gateway_requests_total{code="",gen_ai_request_model="m",http_method="POST",http_route="/v1/chat/completions",status="200"} 1`,
+		`qr_gateway_requests_total{code="not_found",gen_ai_request_model="",http_method="other",http_route="none",status="404"} 1`,
+		`gen_ai_server_time_to_first_token_seconds_sum{gen_ai_request_model="m"} 0.1`,
+		`gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model="m"} 0.01`,
+		`gen_ai_server_request_duration_seconds_sum{gen_ai_request_model="m"} 1.1`,
+		`gen_ai_client_token_usage_sum{gen_ai_request_model="m",gen_ai_token_type="input"} 20`,
+		`gen_ai_client_token_usage_sum{gen_ai_request_model="m",gen_ai_token_type="output"} 101`,
+		`qr_gateway_peeks_per_token_sum{gen_ai_request_model="m"} 1.75`,
+		`qr_gateway_queue_wait_seconds_sum{gen_ai_request_model="m"} 0.02`,
+		`qr_gateway_request_duration_seconds_count{http_route="none"} 1`,
+	)
+}
+
+// TestShortAnswers holds that nothing is recorded that was not there: no gap after one token, no peeks in plain decoding.
+func TestShortAnswers(t *testing.T) {
+	m := observe.NewMetrics(observe.Sources{})
+	m.Observe(gateway.Outcome{
+		Method: "POST", Route: "/v1/completions", Model: "m", Status: 200, Duration: time.Second, FirstToken: time.Second,
+		Result: &backends.Result{Usage: backends.Usage{CompletionTokens: 1}, Stats: backends.DecodeStats{Decoder: "plain"}},
+	})
+	if _, text := scrape(t, m); strings.Contains(text, "per_output_token_seconds_") || strings.Contains(text, "peeks_per_token_") {
+		t.Errorf("a single plain token made a gap or peeks:\n%s", ours(strings.Split(text, "\n")))
+	}
+}
+
+// TestStaleSeriesGo holds that a model or state that is gone is gone from the next scrape.
+func TestStaleSeriesGo(t *testing.T) {
+	list := &models{{Model: "a", Ready: true, State: "ready", Workers: 4, Busy: 3}, {Model: "b", State: "restarting"}}
+	q := &gauge{stats: queue.Stats{
+		Models:    map[string]queue.ModelStats{"a": {Waiting: 5, Running: 3, WaitingTokens: 500, Oldest: time.Second}},
+		Submitted: 9, Requeued: 1,
+	}}
+	m := observe.NewMetrics(observe.Sources{Queue: q, Models: list, Engines: map[string]observe.Restarter{"b": engine(2)}})
+	has(t, m,
+		`qr_gateway_model_ready{gen_ai_request_model="a",state="ready"} 1`,
+		`qr_gateway_model_ready{gen_ai_request_model="b",state="restarting"} 0`,
+		`qr_gateway_workers{gen_ai_request_model="a"} 4`,
+		`qr_gateway_workers_busy{gen_ai_request_model="a"} 3`,
+		`qr_gateway_engine_restarts_total{gen_ai_request_model="b"} 2`,
+		`qr_gateway_queue_depth{gen_ai_request_model="a"} 5`,
+		`qr_gateway_queue_depth_tokens{gen_ai_request_model="a"} 500`,
+		`qr_gateway_queue_oldest_seconds{gen_ai_request_model="a"} 1`,
+		`qr_gateway_queue_jobs_total{state="submitted"} 9`,
+		`qr_gateway_queue_lease_events_total{event="requeued"} 1`,
+	)
+	*list = models{{Model: "b", Ready: true, State: "ready"}}
+	q.stats.Models = nil
+	_, text := scrape(t, m)
+	for _, gone := range []string{`model="a"`, `state="restarting"`} {
+		if strings.Contains(text, gone) {
+			t.Errorf("%s is still there:\n%s", gone, ours(strings.Split(text, "\n")))
+		}
+	}
+	has(t, m, `qr_gateway_model_ready{gen_ai_request_model="b",state="ready"} 1`)
+}
+
+// TestDeadQueue holds that a queue that can't be asked shows as such, without zeros and without spoiling the rest.
+func TestDeadQueue(t *testing.T) {
+	list := &models{{Model: "a", Ready: true, State: "ready"}}
+	m := observe.NewMetrics(observe.Sources{Queue: &gauge{err: errors.New("connection refused")}, Models: list})
+	has(t, m, "qr_gateway_queue_up 0", `qr_gateway_model_ready{gen_ai_request_model="a",state="ready"} 1`)
+	if _, text := scrape(t, m); strings.Contains(text, "queue_depth") {
+		t.Errorf("a dead queue has a depth:\n%s", ours(strings.Split(text, "\n")))
+	}
+}

@@ -1,0 +1,124 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"qr-gateway/backends"
+	"qr-gateway/gateway/queue"
+)
+
+// Models lists the served models. It never waits for an engine.
+type Models interface {
+	List() []backends.Info
+}
+
+// Restarter counts how often a model's engine was started again. Optional: what Restarts says of a model without one is left
+// out.
+type Restarter interface {
+	Restarts() uint64
+}
+
+// Sources are the owners of what is read at each scrape. All are optional.
+type Sources struct {
+	Queue   queue.Gauge
+	Models  Models
+	Engines map[string]Restarter // by model id; not changed afterwards
+}
+
+// scrapeTime bounds how long a scrape waits for the queue.
+const scrapeTime = 2 * time.Second
+
+// state reads sources at each scrape. It implements prometheus.Collector and keeps nothing between two.
+type state struct {
+	from Sources
+
+	up, depth, depthTokens, running, oldest *prometheus.Desc
+	jobs, leases                            *prometheus.Desc
+	ready, workers, busy, restarts          *prometheus.Desc
+}
+
+func newState(s Sources) *state {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("qr_gateway_"+name, help, labels, nil)
+	}
+	return &state{
+		from:        s,
+		up:          desc("queue_up", "1 if the queue could be asked at this scrape."),
+		depth:       desc("queue_depth", "Requests that wait for a worker.", labelModel),
+		depthTokens: desc("queue_depth_tokens", "Tokens, prompt and answer, of the requests that wait.", labelModel),
+		running:     desc("queue_running", "Requests that are with a worker.", labelModel),
+		oldest:      desc("queue_oldest_seconds", "How long the oldest of those waiting has waited.", labelModel),
+		jobs:        desc("queue_jobs_total", "Jobs by what became of them.", "state"),
+		leases:      desc("queue_lease_events_total", "Leases that were lost, jobs queued again, and late writes refused.", "event"),
+		ready:       desc("model_ready", "1 if the model can take a request now.", labelModel, "state"),
+		workers:     desc("workers", "Requests that the model can run at once.", labelModel),
+		busy:        desc("workers_busy", "Workers that run a request.", labelModel),
+		restarts:    desc("engine_restarts_total", "How often the model's engine was started again.", labelModel),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *state) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		s.up, s.depth, s.depthTokens, s.running, s.oldest, s.jobs, s.leases, s.ready, s.workers, s.busy, s.restarts,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *state) Collect(out chan<- prometheus.Metric) {
+	if s.from.Models != nil {
+		s.collectModels(out)
+	}
+	for id, e := range s.from.Engines {
+		out <- prometheus.MustNewConstMetric(s.restarts, prometheus.CounterValue, float64(e.Restarts()), id)
+	}
+	if s.from.Queue != nil {
+		s.collectQueue(out)
+	}
+}
+
+func (s *state) collectModels(out chan<- prometheus.Metric) {
+	for _, i := range s.from.Models.List() {
+		ready := 0.0
+		if i.Ready {
+			ready = 1
+		}
+		out <- prometheus.MustNewConstMetric(s.ready, prometheus.GaugeValue, ready, i.Model, i.State)
+		out <- prometheus.MustNewConstMetric(s.workers, prometheus.GaugeValue, float64(i.Workers), i.Model)
+		out <- prometheus.MustNewConstMetric(s.busy, prometheus.GaugeValue, float64(i.Busy), i.Model)
+	}
+}
+
+func (s *state) collectQueue(out chan<- prometheus.Metric) {
+	ctx, stop := context.WithTimeout(context.Background(), scrapeTime)
+	defer stop()
+	q, err := s.from.Queue.Stats(ctx)
+	if err != nil { // the rest of the scrape is wanted all the more
+		out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, 0)
+		return
+	}
+	out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, 1)
+	for id, m := range q.Models {
+		out <- prometheus.MustNewConstMetric(s.depth, prometheus.GaugeValue, float64(m.Waiting), id)
+		out <- prometheus.MustNewConstMetric(s.depthTokens, prometheus.GaugeValue, float64(m.WaitingTokens), id)
+		out <- prometheus.MustNewConstMetric(s.running, prometheus.GaugeValue, float64(m.Running), id)
+		out <- prometheus.MustNewConstMetric(s.oldest, prometheus.GaugeValue, m.Oldest.Seconds(), id)
+	}
+	count := func(d *prometheus.Desc, n int64, label string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label)
+	}
+	count(s.jobs, q.Submitted, "submitted")
+	count(s.jobs, q.Refused, "refused")
+	count(s.jobs, q.Done, "done")
+	count(s.jobs, q.Failed, "failed")
+	count(s.jobs, q.Cancelled, "cancelled")
+	count(s.jobs, q.Expired, "expired")
+	count(s.leases, q.LeasesLost, "lost")
+	count(s.leases, q.Requeued, "requeued")
+	count(s.leases, q.Fenced, "fenced")
+}
