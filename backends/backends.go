@@ -43,7 +43,7 @@ type Request struct {
 type Chat struct {
 	Messages json.RawMessage // OpenAI messages, an array
 	Thinking bool            // enable_thinking for the template
-	Kwargs   json.RawMessage // further template arguments: an object, or nil
+	Kwargs   json.RawMessage `json:",omitempty"` // further template arguments: an object, or nil
 }
 
 // Prepared is a request ready to be queued.
