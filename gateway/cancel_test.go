@@ -3,9 +3,11 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -35,12 +37,19 @@ func (h *hang) step(ctx context.Context, id string, step int) error {
 // dial sends a request on a connection of its own.
 func (r *rig) dial(t *testing.T, body string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	conn, err := r.send(body)
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
-	must(t, err)
 	return conn
+}
+
+func (r *rig) send(body string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
+	return conn, err
 }
 
 func within[T any](t *testing.T, what string, ch <-chan T) T {
@@ -164,4 +173,54 @@ func TestNoCrossTalk(t *testing.T) {
 	if alone != together {
 		t.Errorf("alone %q, together %q", alone, together)
 	}
+}
+
+// Clients that leave at any moment leave nothing behind: the workers are free, and the next answer is right.
+func TestManyLeaveAtAnyMoment(t *testing.T) {
+	r := newRig()
+	r.model.Delay = 200 * time.Microsecond
+	r.queued(t).serve(t)
+	want := r.post(t, chatPath, hello)
+	expected, err := io.ReadAll(want.Body)
+	must(t, err)
+	const clients, each = 8, 25
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for j := range each {
+				if err := r.leave([]string{hello, streamingHello}[j%2], i*each+j); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := 0; r.models[0].Info().Busy > 0; i++ {
+		if i > 1000 {
+			t.Fatalf("%d workers are still busy", r.models[0].Info().Busy)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	got, err := io.ReadAll(r.post(t, chatPath, hello).Body)
+	must(t, err)
+	if a, b := decode[whole](t, expected), decode[whole](t, got); a.Choices[0].Message != b.Choices[0].Message {
+		t.Errorf("got %+v, want %+v", b, a)
+	}
+}
+
+// leave sends a request and goes away at a byte or a moment that depends on when.
+func (r *rig) leave(body string, when int) error {
+	conn, err := r.send(body)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(time.Duration(when) * 50 * time.Microsecond)); err != nil {
+		return err
+	}
+	_, err = io.CopyN(io.Discard, conn, int64(when)*10)
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

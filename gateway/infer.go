@@ -60,7 +60,7 @@ func (s *Server) infer(f format) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		call, job, err := s.prepare(c, f)
 		if err != nil {
-			s.fail(c, ended(c.Request.Context(), err))
+			s.fail(c, err)
 			return
 		}
 		head := api.Head{ID: job.ID, Model: job.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version}
@@ -96,7 +96,7 @@ func (s *Server) prepare(c *gin.Context, f format) (*api.Call, dispatch.Job, err
 	call.Request.ID = f.prefix + s.deps.NewID()
 	p, err := s.tokenise(c.Request.Context(), b, call.Request)
 	if err != nil {
-		return nil, none, rename(err, f.prompt)
+		return nil, none, rename(ended(c.Request.Context(), err), f.prompt)
 	}
 	return call, dispatch.Job{ID: call.Request.ID, Key: callerKey(c.Request), Model: id, Prepared: p}, nil
 }

@@ -95,14 +95,36 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
+// dial opens a connection.
+func (p *pipes) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	return ours
+}
+
 // ask sends a request on a connection of its own. The pipe has no buffer, so this returns when the server has read it.
 func (p *pipes) ask(t *testing.T, body string) net.Conn {
 	t.Helper()
-	ours, theirs := net.Pipe()
-	p.conns <- theirs
+	ours := p.dial()
 	_, err := fmt.Fprintf(ours, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
 	must(t, err)
 	return ours
+}
+
+// pipe serves on pipes. stop ends the server and waits for it.
+func (r *rig) pipe(t *testing.T) (ln *pipes, stop func()) {
+	t.Helper()
+	ln = newPipes()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	srv := r.build(t).srv
+	go func() { served <- srv.Serve(ctx, ln) }()
+	return ln, func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}
 }
 
 // A client that stops reading loses its job after the write timeout, not never.
@@ -116,18 +138,60 @@ func TestStuckClientFreesTheWorker(t *testing.T) {
 			ended <- fmt.Errorf("after %s: %w", time.Since(began), err)
 			return res, err
 		})
-		ln := newPipes()
-		ctx, stop := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		srv := r.build(t).srv
-		go func() { served <- srv.Serve(ctx, ln) }()
+		ln, stop := r.pipe(t)
 		conn := ln.ask(t, streamingHello)
 		if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "after 30s") {
 			t.Errorf("the job ended %v, want cancelled after 30s", err)
 		}
 		conn.Close()
 		stop()
-		must(t, <-served)
+	})
+}
+
+// A deadline that was set for one reply must not end a later one on the same connection.
+func TestConnectionIsReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stop := newRig().pipe(t)
+		conn := ln.dial()
+		in := bufio.NewReader(conn)
+		for _, request := range []string{"GET /healthz", "POST " + chatPath, "GET /metrics", "POST " + chatPath, "GET /v1/models"} {
+			body := ""
+			if strings.HasPrefix(request, "POST") {
+				body = streamingHello
+			}
+			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body)
+			must(t, err)
+			resp, err := http.ReadResponse(in, nil)
+			must(t, err)
+			raw, err := io.ReadAll(resp.Body)
+			must(t, err)
+			if resp.StatusCode != 200 || len(raw) == 0 || resp.Close {
+				t.Errorf("%s: got %d %s (close: %t)", request, resp.StatusCode, raw, resp.Close)
+			}
+			<-time.After(time.Minute) // longer than any reply's deadline, shorter than the connection may idle
+		}
+		conn.Close()
+		stop()
+	})
+}
+
+// A client that never sends its body is not waited for.
+func TestBodyHasATimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stop := newRig().pipe(t)
+		conn := ln.dial()
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", chatPath)
+		must(t, err)
+		began := time.Now()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		must(t, err)
+		raw, err := io.ReadAll(resp.Body)
+		must(t, err)
+		if _, code := envelope(t, raw); resp.StatusCode != http.StatusRequestTimeout || code != "body_timeout" || time.Since(began) != time.Minute {
+			t.Errorf("got %d %s after %s, want 408 after 1m", resp.StatusCode, code, time.Since(began))
+		}
+		conn.Close()
+		stop()
 	})
 }
 
@@ -142,22 +206,19 @@ func drained(t *testing.T, takes time.Duration) (stream string, after time.Durat
 		}
 		return nil
 	}
-	ln := newPipes()
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	srv := r.build(t).srv
-	go func() { served <- srv.Serve(ctx, ln) }()
+	ln, stop := r.pipe(t)
 	conn := ln.ask(t, streamingHello)
 	read := make(chan string, 1)
 	go func() { read <- readReply(conn) }()
 	<-time.After(time.Second) // of the test's clock
 	began := time.Now()
-	stop()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
 	synctest.Wait()
 	if w := r.get("/readyz"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "draining") {
 		t.Errorf("readyz says %d %s while draining", w.Code, w.Body)
 	}
-	must(t, <-served)
+	<-stopped
 	conn.Close()
 	return <-read, time.Since(began)
 }

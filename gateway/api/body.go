@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"unicode/utf8"
 )
 
@@ -20,12 +21,20 @@ func ReadBody(r io.Reader, declared, limit int64) ([]byte, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, Type: typeInvalid, Code: "body_unreadable", Message: "the body could not be read to its end", Err: err}
+		return nil, unreadable(err)
 	}
 	if int64(len(raw)) > limit {
 		return nil, tooLarge(limit)
 	}
 	return raw, nil
+}
+
+func unreadable(err error) *Error {
+	e := &Error{Status: http.StatusBadRequest, Type: typeInvalid, Code: "body_unreadable", Message: "the body could not be read to its end", Err: err}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.Status, e.Code, e.Message = http.StatusRequestTimeout, "body_timeout", "the body did not arrive in the time it may take"
+	}
+	return e
 }
 
 func tooLarge(limit int64) *Error {

@@ -28,7 +28,7 @@ func chatRules() []rule {
 	return append([]rule{
 		{"logprobs", isFalse, "false"},
 		{"top_logprobs", isNumber(0), "0"},
-		{"tools", isEmpty, "an empty list"},
+		{"tools", isEmpty, "an empty list (Open WebUI: switch off the model's built-in tools)"},
 		{"functions", isEmpty, "an empty list"},
 		{"modalities", isTextOnly, `["text"]`},
 	}, commonRules()...)
