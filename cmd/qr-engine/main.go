@@ -26,14 +26,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdin, os.Stderr); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
 		report(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx or stdin ends.
-func run(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer) error {
+// run serves until ctx or stdin ends, or measures.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(args) > 0 && (args[0] == benchDecode || args[0] == benchWorkers) {
+		return runBench(ctx, args[0], args[1:], stdout, stderr)
+	}
 	flags := flag.NewFlagSet("qr-engine", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	socket := flags.String("socket", "", "path of the Unix socket to serve on")

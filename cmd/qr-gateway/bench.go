@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// benchFlags become the engine's bench.Config. The measuring is done by qr-engine, the only program that links llama.cpp.
+type benchFlags struct {
+	engine  string
+	json    bool
+	request map[string]any
+}
+
+func newBench() *cobra.Command {
+	cmd := &cobra.Command{Use: "bench", Short: "measure decoding on a model"}
+	cmd.AddCommand(newBenchDecode(), newBenchWorkers(), newBenchPeers())
+	return cmd
+}
+
+func newBenchDecode() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "decode --model FILE",
+		Short: "compare plain, lazy, bounded, full and the classic method in one process, in interleaved rounds",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, "bench-decode") },
+	}
+	f.common(cmd)
+	cmd.Flags().Int("k", 20, "candidates")
+	cmd.Flags().Float64("alpha", 0.3, "alpha")
+	cmd.Flags().Float64("min-p", 0.05, "relative cut before looking ahead")
+	cmd.Flags().Int("tokens", 256, "tokens per mode")
+	cmd.Flags().Bool("classic", true, "measure the classic method too; its cache is k+1 times as large")
+	cmd.Flags().Bool("seeded", true, "seeded requests, whose tokens are compared; else system entropy")
+	return cmd
+}
+
+func newBenchWorkers() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "workers --model FILE",
+		Short: "compare the throughput of several busy workers with that of one, quiet and beside a busy process",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, "bench-workers") },
+	}
+	f.common(cmd)
+	cmd.Flags().Int("workers", 4, "workers")
+	cmd.Flags().Int("tokens", 128, "tokens per worker")
+	return cmd
+}
+
+// common are the flags of every measurement on a model.
+func (f *benchFlags) common(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.engine, "engine", "", "the qr-engine `FILE` (default: beside this program)")
+	fl.BoolVar(&f.json, "json", false, "print JSON")
+	fl.String("model", "", "GGUF `FILE`")
+	fl.Int("context", 128, "tokens of the prompt")
+	fl.Int("rounds", 8, "interleaved rounds")
+	fl.Int("group", 8, "candidates in one batch")
+	fl.Int("threads", runtime.NumCPU(), "threads")
+	fl.Int("poll", 0, "busy-wait level of the threads, 0 to 100")
+	fl.Bool("flash-attention", false, "flash attention")
+	_ = cmd.MarkFlagRequired("model")
+}
+
+// run hands the flags to the engine, which prints the report.
+func (f *benchFlags) run(cmd *cobra.Command, subcommand string) error {
+	req := map[string]any{}
+	var errs []error
+	for flag, key := range map[string]string{
+		"model": "model", "k": "k", "alpha": "alpha", "min-p": "min_p", "tokens": "tokens", "rounds": "rounds", "context": "context", "group": "group",
+		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded",
+	} {
+		if v := cmd.Flags().Lookup(flag); v != nil {
+			val, err := jsonValue(v.Value.Type(), v.Value.String())
+			errs = append(errs, err)
+			req[key] = val
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	return f.exec(cmd.Context(), cmd, subcommand, string(body))
+}
+
+func jsonValue(kind, text string) (any, error) {
+	if kind == "string" {
+		return text, nil
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, fmt.Errorf("flag value %q is no %s", text, kind)
+	}
+	return json.RawMessage(text), nil
+}
+
+func (f *benchFlags) exec(ctx context.Context, cmd *cobra.Command, subcommand, request string) error {
+	engine, err := engineBinary(f.engine)
+	if err != nil {
+		return err
+	}
+	args := []string{subcommand, "--request", request}
+	if f.json {
+		args = append(args, "--json")
+	}
+	child := exec.CommandContext(ctx, engine, args...)
+	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
+	child.Stdout, child.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if err := child.Run(); err != nil {
+		return fmt.Errorf("run %s: %w", subcommand, err)
+	}
+	return nil
+}

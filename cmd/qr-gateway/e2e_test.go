@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestOpenAIPython runs the stock client's tests against the real server on the real model.
+func TestOpenAIPython(t *testing.T) {
+	python := need(t, "QR_TEST_PYTHON")
+	s := start(t, configFile(t, "    context: 4096\n"))
+	cmd := exec.Command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "testdata/e2e")
+	cmd.Env = append(os.Environ(), "QR_URL="+s.url, "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("pytest: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestCrossTalk sends eight marked conversations at once over four workers: each must read as it does alone.
+func TestCrossTalk(t *testing.T) {
+	s := start(t, configFile(t, "    context: 2048\n"))
+	bodies := make([]map[string]any, 8)
+	alone := make([]string, len(bodies))
+	for i := range bodies {
+		more := map[string]any{"seed": i}
+		if i%2 == 0 {
+			more["qr_alpha"] = 0.3
+		}
+		marked := fmt.Sprintf("My name is Marker%d. %s Say my name and tell me a story.", i, strings.Repeat("I like boats. ", 10*i))
+		bodies[i] = chat(marked, 40, more)
+		alone[i] = s.text(t, bodies[i])
+	}
+	var wg sync.WaitGroup
+	for i, body := range bodies {
+		wg.Go(func() {
+			if got := s.text(t, body); got != alone[i] {
+				t.Errorf("conversation %d in company:\n%q\nalone:\n%q", i, got, alone[i])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCancelledRequestsLeaveNothing drops requests at random moments: queued, in the prompt, while decoding, between peeks.
+func TestCancelledRequestsLeaveNothing(t *testing.T) {
+	total := 120
+	if os.Getenv("QR_VERIFY") != "" {
+		total = 1000
+	}
+	s := start(t, configFile(t, "    context: 2048\n"))
+	probe := chat("Name a colour.", 16, map[string]any{"seed": 1, "qr_alpha": 0.3})
+	want := s.text(t, probe)
+	before := s.gauges(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	slots := make(chan struct{}, 12)
+	var wg sync.WaitGroup
+	for i := range total {
+		body := chat(strings.Repeat(fmt.Sprintf("word%d ", i), 1+rng.IntN(300)), 200, map[string]any{"stream": i%2 == 0})
+		if i%3 != 0 {
+			body["qr_alpha"] = 0.5
+		}
+		after := time.Duration(rng.IntN(900)) * time.Millisecond
+		slots <- struct{}{}
+		wg.Go(func() { defer func() { <-slots }(); s.drop(t, body, after) })
+	}
+	wg.Wait()
+	for range 4 {
+		if got := s.text(t, probe); got != want {
+			t.Errorf("after %d cancelled requests the probe says %q, before %q", total, got, want)
+		}
+	}
+	s.settle(t, before)
+}
+
+// drop starts a request and leaves after a while.
+func (s *server) drop(t *testing.T, body map[string]any, after time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	res, err := s.open(ctx, body)
+	if err != nil {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("request: %v", err)
+		}
+		return
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(res.Body)
+		t.Errorf("status %d: %s", res.StatusCode, b)
+		return
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+}
+
+// gauges are the numbers that must come back to where they were.
+func (s *server) gauges(t *testing.T) map[string]float64 {
+	t.Helper()
+	res, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got := map[string]float64{}
+	sc := bufio.NewScanner(res.Body)
+	for sc.Scan() {
+		name, value, ok := strings.Cut(sc.Text(), " ")
+		var v float64
+		if _, err := fmt.Sscan(value, &v); ok && err == nil && !strings.HasPrefix(name, "#") {
+			got[name] = v
+		}
+	}
+	return got
+}
+
+// settle waits until goroutines, running and waiting jobs and busy workers are as before.
+func (s *server) settle(t *testing.T, before map[string]float64) {
+	t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now, bad := s.gauges(t), ""
+		for name, was := range before {
+			watched := name == "go_goroutines" || strings.Contains(name, "busy") || strings.Contains(name, "waiting") || strings.Contains(name, "running")
+			slack := 0.0
+			if name == "go_goroutines" {
+				slack = 8 // idle HTTP connections of this test
+			}
+			if watched && now[name] > was+slack {
+				bad += fmt.Sprintf(" %s %v -> %v", name, was, now[name])
+			}
+		}
+		if bad == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not back to the start:%s", bad)
+		}
+	}
+}
+
+// TestEngineKilled kills the engine in mid-stream: that client is told, those who wait are served after the restart, and the
+// gateway answers all the while.
+func TestEngineKilled(t *testing.T) {
+	s := start(t, configFile(t, "    context: 2048\n    workers: 1\n"))
+	res, err := s.open(t.Context(), chat("Tell a long story.", 1500, map[string]any{"stream": true, "qr_decoder": "plain"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for n := 0; n < 5 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			n++
+		}
+	}
+	waiting := make(chan string, 1)
+	go func() { waiting <- s.text(t, chat("Name a colour.", 8, map[string]any{"seed": 1})) }()
+	pids := s.enginePIDs(t)
+	if len(pids) == 0 {
+		t.Fatalf("no engine pid in the log:\n%s", s.log)
+	}
+	var pid int
+	fmt.Sscan(pids[len(pids)-1], &pid)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			last = lines.Text()
+		}
+	}
+	if !strings.Contains(last, `"error"`) {
+		t.Errorf("the stream ended with %q, want an error event", last)
+	}
+	for i := 0; ; i++ {
+		health, err := http.Get(s.url + "/healthz")
+		if err != nil || health.StatusCode != http.StatusOK {
+			t.Fatalf("healthz while the engine restarts: %v", err)
+		}
+		health.Body.Close()
+		select {
+		case got := <-waiting:
+			if got == "" || i == 0 {
+				t.Errorf("the waiting request got %q after %d health checks", got, i)
+			}
+			return
+		default:
+		}
+	}
+}
+
+// TestStartFailsWithTheReason holds that a bad model or configuration is named before anything is served.
+func TestStartFailsWithTheReason(t *testing.T) {
+	dir := t.TempDir()
+	whole, err := os.ReadFile(need(t, "QR_TEST_MODEL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, b []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	cases := map[string]struct{ path, want string }{
+		"missing":   {filepath.Join(dir, "none.gguf"), "none.gguf"},
+		"not GGUF":  {write("text.gguf", []byte(strings.Repeat("hello ", 100))), "text.gguf.*GGUF"},
+		"truncated": {write("short.gguf", whole[:len(whole)/2]), "short.gguf"},
+		"empty":     {write("empty.gguf", nil), "empty.gguf"},
+		"folder":    {dir, regexp.QuoteMeta(filepath.Base(dir))},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(need(t, "QR_TEST_GATEWAY"), "serve", "--config", configFile(t, ""), "--listen", "127.0.0.1:0", "--model", "smollm2="+c.path)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Errorf("exit: %v, want status 1", err)
+			}
+			line := regexp.MustCompile(`(?m)^error: .*` + c.want)
+			if !line.Match(out) {
+				t.Errorf("no line matches %s in:\n%s", line, out)
+			}
+		})
+	}
+}

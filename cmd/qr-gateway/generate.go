@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"qr-gateway/backends"
+	"qr-gateway/backends/llama"
+	"qr-gateway/sampler"
+)
+
+// generation is one run of `generate`.
+type generation struct {
+	model, engine  string
+	prompt, chat   string
+	system         string
+	maxTokens      int
+	stop           []string
+	think, verbose bool
+	params         *paramFlags
+}
+
+func newGenerate() *cobra.Command {
+	g := &generation{}
+	cmd := &cobra.Command{
+		Use:   "generate --model FILE (--prompt TEXT | --chat TEXT)",
+		Short: "generate text on the terminal, without a server",
+		Long: "generate streams the text to standard output and ends with one line on standard error that says what was done.\n" +
+			"Flags that name a parameter take what the request parameter of that name takes.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&g.model, "model", "", "GGUF `FILE`; make -s model-path prints the one that make fetches")
+	fl.StringVar(&g.engine, "engine", "", "the qr-engine `FILE` (default: beside this program)")
+	fl.StringVar(&g.prompt, "prompt", "", "`TEXT` to continue")
+	fl.StringVar(&g.chat, "chat", "", "`TEXT` to answer, by the model's chat template")
+	fl.StringVar(&g.system, "system", "", "system `TEXT` for --chat")
+	fl.IntVar(&g.maxTokens, "max-tokens", 256, "tokens to generate; 0 is the rest of the context")
+	fl.StringArrayVar(&g.stop, "stop", nil, "`TEXT` to stop at; may be given several times")
+	fl.BoolVar(&g.think, "think", false, "tell the template to let the model think")
+	fl.BoolVar(&g.verbose, "verbose", false, "show the engine's log")
+	g.params = addParamFlags(fl)
+	_ = cmd.MarkFlagRequired("model")
+	cmd.MarkFlagsOneRequired("prompt", "chat")
+	cmd.MarkFlagsMutuallyExclusive("prompt", "chat")
+	return cmd
+}
+
+func (g *generation) run(ctx context.Context, stdout, stderr io.Writer) error {
+	req, err := g.request()
+	if err != nil {
+		return err
+	}
+	cfg := llama.DefaultConfig()
+	cfg.ID, cfg.Binary, cfg.Model, cfg.Workers = filepath.Base(g.model), g.engine, g.model, 1
+	level := slog.LevelError
+	if g.verbose {
+		level = slog.LevelInfo
+	}
+	backend, err := llama.New(cfg, llama.Deps{Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))})
+	if err != nil {
+		return err
+	}
+	return runStack(
+		ctx,
+		part{"engine", backend.Run},
+		part{"generate", func(ctx context.Context) error { return g.generate(ctx, backend, req, stdout, stderr) }},
+	)
+}
+
+// request checks the flags.
+func (g *generation) request() (*backends.Request, error) {
+	if g.maxTokens < 0 {
+		return nil, fmt.Errorf("--max-tokens is %d; it takes 0 or more", g.maxTokens)
+	}
+	req := &backends.Request{ID: "generate", Model: filepath.Base(g.model), MaxTokens: g.maxTokens, Stop: g.stop, Params: sampler.Defaults()}
+	if err := g.params.apply(&req.Params); err != nil {
+		return nil, err
+	}
+	if g.chat == "" {
+		req.Text = &g.prompt
+		return req, nil
+	}
+	var messages []map[string]string
+	if g.system != "" {
+		messages = append(messages, map[string]string{"role": "system", "content": g.system})
+	}
+	body, err := json.Marshal(append(messages, map[string]string{"role": "user", "content": g.chat}))
+	if err != nil {
+		return nil, fmt.Errorf("encode messages: %w", err)
+	}
+	req.Chat = &backends.Chat{Messages: body, Thinking: g.think}
+	return req, nil
+}
+
+func (g *generation) generate(ctx context.Context, b *llama.Backend, req *backends.Request, stdout, stderr io.Writer) error {
+	if err := b.WaitReady(ctx); err != nil {
+		<-ctx.Done() // the engine's own error is the one to show
+		return nil
+	}
+	prepared, err := b.Prepare(ctx, req)
+	if err != nil {
+		return err
+	}
+	res, err := b.Generate(ctx, prepared, func(e backends.Event) error {
+		_, err := io.WriteString(stdout, e.Reasoning+e.Content)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout)
+	return errors.Join(err, summarize(stderr, res))
+}
+
+// summarize writes the one line about a run.
+func summarize(w io.Writer, res *backends.Result) error {
+	s, n := res.Stats, max(res.Usage.CompletionTokens, 1)
+	line := fmt.Sprintf("%d tokens (%s), %.1f ms/token, %s", res.Usage.CompletionTokens, res.Reason, s.DecodeMS/float64(n), s.Decoder)
+	if s.Decoder == sampler.DecoderLookahead {
+		line += fmt.Sprintf(" %s/%s %s, %.2f peeks/token", s.Mode, s.Choice, s.Curve, s.PeeksPerToken)
+		if s.AlphaMin != nil && s.AlphaMax != nil {
+			line += fmt.Sprintf(", alpha %.2f to %.2f", *s.AlphaMin, *s.AlphaMax)
+		}
+	}
+	prompt := time.Duration(s.PromptMS * float64(time.Millisecond)).Round(time.Millisecond)
+	line += fmt.Sprintf(", entropy %s, u %s, prompt %d tokens in %s", s.EntropySource, s.USource, res.Usage.PromptTokens, prompt)
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+// engineBinary is path, or the qr-engine beside this program.
+func engineBinary(path string) (string, error) {
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find this program: %w", err)
+		}
+		path = filepath.Join(filepath.Dir(self), "qr-engine")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", &backends.Error{
+			Kind: backends.KindUnavailable, Code: "no_engine", Err: err,
+			Message: fmt.Sprintf("there is no engine at %s", path), Hint: "build it with `make engine`, or name it with --engine FILE",
+		}
+	}
+	return path, nil
+}

@@ -1,0 +1,65 @@
+// Command qr-gateway is an OpenAI-compatible gateway for people who care how a language model's tokens are chosen.
+//
+// It is pure Go. Each GGUF model runs in a child process, qr-engine, that this program starts, watches and restarts.
+// main.go is wiring only; each subcommand has a file of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"qr-gateway/backends"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the exit status: 0, 1 for a failure, 130 when it was interrupted.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return 130
+	}
+	report(stderr, err)
+	return 1
+}
+
+// report prints err as `error:` and, where there is one, `hint:`.
+func report(w io.Writer, err error) {
+	var be *backends.Error
+	if errors.As(err, &be) && be.Hint != "" {
+		fmt.Fprintf(w, "error: %s\nhint: %s\n", be.Message, be.Hint)
+		return
+	}
+	fmt.Fprintf(w, "error: %v\n", err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "qr-gateway",
+		Short: "OpenAI-compatible gateway for future-entropy decoding and external entropy",
+		Long: "qr-gateway serves local GGUF models behind an OpenAI-compatible endpoint and lets every request say how its\n" +
+			"tokens are chosen: plainly, by looking one token ahead, with entropy from a source of your choice.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newServe(), newGenerate(), newBench(), newValidate(), newVersion())
+	return root
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"qr-gateway/backends"
+	"qr-gateway/backends/fake"
+	"qr-gateway/backends/llama"
+	"qr-gateway/gateway/config"
+	"qr-gateway/gateway/node"
+	"qr-gateway/gateway/observe"
+	"qr-gateway/sampler"
+)
+
+// runner is a backend that needs somebody to keep it running.
+type runner interface{ Run(context.Context) error }
+
+// served is one model of the configuration and its backend.
+type served struct {
+	cfg     config.Model
+	backend backends.Backend
+}
+
+// models are all of them; it never changes once made.
+type models []served
+
+// newModels makes the backends. Nothing is started.
+func newModels(cfg config.Config, log *slog.Logger) (models, error) {
+	var all models
+	for _, m := range cfg.Models {
+		b, err := newBackend(m, cfg.Engine, log)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, served{m, b})
+	}
+	return all, nil
+}
+
+func newBackend(m config.Model, e config.Engine, log *slog.Logger) (backends.Backend, error) {
+	switch m.Backend {
+	case config.BackendFake:
+		c := fake.DefaultConfig()
+		c.Model, c.Workers = m.ID, m.Workers
+		if m.Context > 0 {
+			c.Context = m.Context
+		}
+		if m.Description != "" {
+			c.Description = m.Description
+		}
+		return fake.New(c, fake.Deps{})
+	case config.BackendLlama:
+		return llama.New(llamaConfig(m, e), llama.Deps{Log: log})
+	}
+	return nil, fmt.Errorf("model %s: backend %q is not one of llama, fake", m.ID, m.Backend)
+}
+
+func llamaConfig(m config.Model, e config.Engine) llama.Config {
+	c := llama.DefaultConfig()
+	c.ID, c.Description, c.Binary, c.Model = m.ID, m.Description, e.Binary, m.Path
+	c.Workers, c.Context, c.Threads, c.Group, c.Chunk = m.Workers, m.Context, m.Threads, m.Group, m.Chunk
+	c.GPULayers, c.FlashAttention, c.KVType, c.Poll = m.GPULayers, m.FlashAttention, m.KVType, m.Poll
+	c.WaitReady, c.StallTimeout = e.WaitReady, e.StallTimeout
+	return c
+}
+
+// Backend implements gateway.Models.
+func (m models) Backend(id string) (backends.Backend, sampler.Params, bool) {
+	for _, s := range m {
+		if s.cfg.ID == id {
+			return s.backend, s.cfg.Params, true
+		}
+	}
+	return nil, sampler.Params{}, false
+}
+
+// List implements gateway.Models and observe.Models.
+func (m models) List() []backends.Info {
+	infos := make([]backends.Info, len(m))
+	for i, s := range m {
+		infos[i] = s.backend.Info()
+	}
+	return infos
+}
+
+// nodeModels are the models as a node hosts them.
+func (m models) nodeModels() []node.Model {
+	hosted := make([]node.Model, len(m))
+	for i, s := range m {
+		hosted[i] = node.Model{ID: s.cfg.ID, Backend: s.backend, Workers: s.cfg.Workers}
+	}
+	return hosted
+}
+
+// restarters are the backends that count the restarts of their engine.
+func (m models) restarters() map[string]observe.Restarter {
+	found := map[string]observe.Restarter{}
+	for _, s := range m {
+		if r, ok := s.backend.(observe.Restarter); ok {
+			found[s.cfg.ID] = r
+		}
+	}
+	return found
+}
+
+// run keeps all backends running until ctx ends or one of them fails for good.
+func (m models) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range m {
+		if r, ok := s.backend.(runner); ok {
+			g.Go(func() error { return r.Run(ctx) })
+		}
+	}
+	g.Go(func() error { <-ctx.Done(); return nil }) // a stack without engines runs as long as the others
+	return g.Wait()
+}
+
+// waitReady returns when every model can take a request.
+func (m models) waitReady(ctx context.Context) error {
+	for _, s := range m {
+		if r, ok := s.backend.(node.Readiness); ok {
+			if err := r.WaitReady(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"qr-gateway/gateway"
+	"qr-gateway/gateway/config"
+	"qr-gateway/gateway/dispatch"
+	"qr-gateway/gateway/node"
+	"qr-gateway/gateway/observe"
+	"qr-gateway/gateway/queue/memory"
+)
+
+func newServe() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve the models of a configuration: gateway, queue and engines in one",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags()})
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "YAML `FILE`")
+	config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func newValidate() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "check a configuration and say what is wrong with it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags()})
+			if err != nil {
+				return err
+			}
+			for _, m := range cfg.Models {
+				fmt.Fprintf(cmd.OutOrStdout(), "model %s: %s %s\n", m.ID, m.Backend, m.Path)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "YAML `FILE`")
+	config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// serve runs everything until ctx ends.
+func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) error {
+	log, err := observe.NewLog(observe.LogConfig{Level: cfg.Log.Level, Format: cfg.Log.Format}, stderr)
+	if err != nil {
+		return err
+	}
+	all, err := newModels(cfg, log)
+	if err != nil {
+		return err
+	}
+	q, err := memory.New(queueConfig(cfg.Queue))
+	if err != nil {
+		return err
+	}
+	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters()})
+	hub, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q, Waits: metrics})
+	if err != nil {
+		return err
+	}
+	worker, err := node.New(nodeConfig(cfg), all.nodeModels(), node.Deps{Queue: q, Frames: hub, Log: log})
+	if err != nil {
+		return err
+	}
+	srv, err := gateway.New(edgeConfig(cfg.Server), gateway.Deps{
+		Models: all, Dispatcher: hub, Metrics: metrics.Handler(), Observer: metrics, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Server.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT", cfg.Server.Listen, err)
+	}
+	return runStack(
+		ctx,
+		part{"engines", all.run},
+		part{"queue", q.Run},
+		part{"node", worker.Run},
+		part{"greeting", func(ctx context.Context) error { return greet(ctx, all, ln.Addr(), stdout, log) }},
+		part{"server", func(ctx context.Context) error { return srv.Serve(ctx, ln) }},
+	)
+}
+
+func queueConfig(c config.Queue) memory.Config {
+	q := memory.DefaultConfig()
+	q.Jobs, q.JobsPerKey, q.Tokens, q.TokensPerKey = c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey
+	q.Wait, q.Lease = c.WaitTimeout, c.Lease
+	return q
+}
+
+func nodeConfig(c config.Config) node.Config {
+	n := node.DefaultConfig()
+	n.Heartbeat, n.Grace = c.Queue.Heartbeat, c.Server.DrainTimeout
+	return n
+}
+
+func edgeConfig(c config.Server) gateway.Config {
+	g := gateway.DefaultConfig()
+	g.Listen, g.BodyLimit, g.KeepAlive, g.WriteTimeout = c.Listen, int64(c.BodyLimit), c.KeepAlive, c.WriteTimeout
+	g.DrainTimeout, g.Origins, g.Version = c.DrainTimeout, c.CORSOrigins, version()
+	return g
+}
+
+// greet waits for the models and prints what to try. It lasts as long as the server.
+func greet(ctx context.Context, all models, addr net.Addr, stdout io.Writer, log *slog.Logger) error {
+	if err := all.waitReady(ctx); err != nil {
+		<-ctx.Done() // the engines' own error is the one to show
+		return nil
+	}
+	log.Info("ready", "address", addr.String())
+	fmt.Fprintf(stdout, greeting, "http://"+addr.String(), all[0].cfg.ID)
+	<-ctx.Done()
+	return nil
+}
+
+// greeting takes the server's URL and a model's id.
+const greeting = `
+qr-gateway serves %[2]s at %[1]s/v1. Three things to try:
+
+  curl -s %[1]s/v1/chat/completions -H 'Content-Type: application/json' -d '{"model": "%[2]s", "max_tokens": 80, "qr_alpha": 0.3, "messages": [{"role": "user", "content": "Begin a story about a lighthouse."}]}'
+
+  python3 -c 'from openai import OpenAI; print(OpenAI(base_url="%[1]s/v1", api_key="none").chat.completions.create(model="%[2]s", max_tokens=80, extra_body={"qr_alpha": 0.3}, messages=[{"role": "user", "content": "Begin a story about a lighthouse."}]).choices[0].message.content)'
+
+  Open WebUI: Admin Panel > Settings > Connections > OpenAI API, URL %[1]s/v1, any key
+
+`

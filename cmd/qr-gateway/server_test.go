@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// server is a running `qr-gateway serve`, with its engine, on a free port.
+type server struct {
+	url string
+	cmd *exec.Cmd
+	log *tail
+}
+
+// tail keeps what a process wrote, and lets a test wait for a line.
+type tail struct {
+	mu    sync.Mutex // guards the rest
+	text  strings.Builder
+	grown chan struct{} // closed and replaced on every line
+}
+
+func newTail() *tail { return &tail{grown: make(chan struct{})} }
+
+func (l *tail) follow(r io.Reader) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		l.mu.Lock()
+		l.text.WriteString(s.Text() + "\n")
+		close(l.grown)
+		l.grown = make(chan struct{})
+		l.mu.Unlock()
+	}
+}
+
+func (l *tail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// wait returns the submatches of re in the first text that has it.
+func (l *tail) wait(ctx context.Context, re *regexp.Regexp) ([]string, error) {
+	for {
+		l.mu.Lock()
+		m, grown := re.FindStringSubmatch(l.text.String()), l.grown
+		l.mu.Unlock()
+		if m != nil {
+			return m, nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %s in the log: %w", re, ctx.Err())
+		}
+	}
+}
+
+// need returns the value of an environment variable that `make test` sets, or skips.
+func need(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is not set: run this through make test", name)
+		}
+		t.Skipf("%s is not set: run this through make test", name)
+	}
+	return v
+}
+
+// configFile writes a configuration for tests; extra is appended to the model's entry, indented by four.
+func configFile(t *testing.T, extra string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	body := fmt.Sprintf(`
+log: {level: info, format: json}
+engine: {binary: %q}
+models:
+  - id: smollm2
+    backend: llama
+    path: %q
+%s`, need(t, "QR_TEST_ENGINE"), need(t, "QR_TEST_MODEL"), extra)
+	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// start runs the real binary and waits until it is ready.
+func start(t *testing.T, file string, args ...string) *server {
+	t.Helper()
+	args = append([]string{"serve", "--config", file, "--listen", "127.0.0.1:0"}, args...)
+	s := &server{cmd: exec.Command(need(t, "QR_TEST_GATEWAY"), args...), log: newTail()}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout, s.cmd.Stderr = w, w
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.log.follow(r) })
+	t.Cleanup(func() { s.stop(t); wg.Wait(); r.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	m, err := s.log.wait(ctx, regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/v1`))
+	if err != nil {
+		t.Fatalf("server did not start: %v\n%s", err, s.log)
+	}
+	s.url = m[1]
+	return s
+}
+
+// stop ends the server as an operator would and fails the test when it doesn't leave cleanly.
+func (s *server) stop(t *testing.T) {
+	if s.cmd.Process.Signal(syscall.SIGTERM) != nil {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(60 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-done
+		t.Errorf("the server did not end within 60 s of SIGTERM\n%s", s.log)
+	}
+	if t.Failed() {
+		t.Logf("log of the server:\n%s", s.log)
+	}
+}
+
+// enginePID finds the engine in the log.
+func (s *server) enginePIDs(t *testing.T) []string {
+	t.Helper()
+	var pids []string
+	for _, m := range regexp.MustCompile(`"pid":(\d+)`).FindAllStringSubmatch(s.log.String(), -1) {
+		pids = append(pids, m[1])
+	}
+	return pids
+}
+
+// post sends a chat request and returns the status and the body.
+func (s *server) post(ctx context.Context, body map[string]any) (int, []byte, error) {
+	res, err := s.open(ctx, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return res.StatusCode, b, err
+}
+
+func (s *server) open(ctx context.Context, body map[string]any) (*http.Response, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/chat/completions", strings.NewReader(string(b)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return http.DefaultClient.Do(req)
+}
+
+// chat is a request body with the fields every test sets.
+func chat(content string, maxTokens int, more map[string]any) map[string]any {
+	body := map[string]any{
+		"model": "smollm2", "max_tokens": maxTokens,
+		"messages": []any{map[string]any{"role": "user", "content": content}},
+	}
+	for k, v := range more {
+		body[k] = v
+	}
+	return body
+}
+
+// text returns the answer of a non-streamed request that must succeed.
+func (s *server) text(t *testing.T, body map[string]any) string {
+	t.Helper()
+	status, b, err := s.post(t.Context(), body)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("chat: status %d, error %v: %s", status, err, b)
+	}
+	var a struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	if err := json.Unmarshal(b, &a); err != nil || len(a.Choices) != 1 {
+		t.Fatalf("answer %s: %v", b, err)
+	}
+	return a.Choices[0].Message.Content
+}
