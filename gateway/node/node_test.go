@@ -181,7 +181,9 @@ func TestClientLeaves(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		c.cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			r.Errorf("the run ended with %v", err)
+		}
 		if d := time.Since(began); d > 0 {
 			r.Errorf("the worker went on for %s", d)
 		}

@@ -41,7 +41,7 @@ func (e engine) Restarts() uint64 { return uint64(e) }
 func scrape(t *testing.T, m *observe.Metrics) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	return w.Code, w.Body.String()
 }
 

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,9 +44,9 @@ func check(ctx context.Context, job queue.Job) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case job.ID == "":
-		return fmt.Errorf("a job needs an id")
+		return errors.New("a job needs an id")
 	case job.Model == "":
-		return fmt.Errorf("a job needs a model")
+		return errors.New("a job needs a model")
 	case job.Cost < 0:
 		return fmt.Errorf("cost is %d; it can't be negative", job.Cost)
 	default:
@@ -61,16 +62,16 @@ func (q *Queue) room(r *record) error {
 	}
 	line := q.line(r.job.Model)
 	gap := line.meter.gap(time.Now())
-	share := gap * time.Duration(max(1, len(line.lanes))) // a key has its turn once a round
+	share := times(gap, max(1, len(line.lanes))) // a key has its turn once a round
 	switch c := q.cfg; {
 	case q.waiting.jobs >= c.Jobs:
 		return full(queue.LimitJobs, q.waiting.jobs, c.Jobs, gap)
 	case key.jobs >= c.JobsPerKey:
 		return full(queue.LimitJobsPerKey, key.jobs, c.JobsPerKey, share)
 	case q.waiting.over(r.job.Cost, c.Tokens) > 0:
-		return full(queue.LimitTokens, q.waiting.tokens, c.Tokens, gap*q.waiting.departures(r.job.Cost, c.Tokens))
+		return full(queue.LimitTokens, q.waiting.tokens, c.Tokens, times(gap, q.waiting.departures(r.job.Cost, c.Tokens)))
 	case key.over(r.job.Cost, c.TokensPerKey) > 0:
-		return full(queue.LimitTokensPerKey, key.tokens, c.TokensPerKey, share*key.departures(r.job.Cost, c.TokensPerKey))
+		return full(queue.LimitTokensPerKey, key.tokens, c.TokensPerKey, times(share, key.departures(r.job.Cost, c.TokensPerKey)))
 	default:
 		return nil
 	}
@@ -85,16 +86,18 @@ func (u usage) over(cost, limit int) int {
 }
 
 // departures is how many jobs must leave until the cost fits, by the mean cost of those waiting.
-func (u usage) departures(cost, limit int) time.Duration {
+func (u usage) departures(cost, limit int) int {
 	mean := max(1, u.tokens/max(1, u.jobs))
-	return time.Duration(min(u.jobs, (u.over(cost, limit)+mean-1)/mean))
+	return min(u.jobs, (u.over(cost, limit)+mean-1)/mean)
 }
+
+func times(d time.Duration, n int) time.Duration { return d * time.Duration(n) }
 
 // full rounds the wait up to whole seconds, 1 to 60: clients read it from a header in seconds.
 func full(limit string, depth, most int, wait time.Duration) error {
-	seconds := (wait + time.Second - 1) / time.Second
+	seconds := min(max(1, int((wait+time.Second-1)/time.Second)), 60)
 	return &queue.FullError{
-		Limit: limit, Depth: depth, Max: most, RetryAfter: min(max(1, seconds), 60) * time.Second,
+		Limit: limit, Depth: depth, Max: most, RetryAfter: times(time.Second, seconds),
 	}
 }
 
@@ -146,7 +149,7 @@ func (q *Queue) ticket(r *record) queue.Ticket {
 
 // wait estimates how long a job at this position has to wait; 0 is unknown.
 func (l *line) wait(position int) time.Duration {
-	return time.Duration(position) * l.meter.gap(time.Now())
+	return times(l.meter.gap(time.Now()), position)
 }
 
 // Cancel implements [queue.Submitter].
