@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -90,7 +89,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
 // wherever it is. Errors: *queue.FullError, *backends.Error, the sink's, or ctx's.
 func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Result, error) {
-	payload, err := json.Marshal(job.Prepared)
+	payload, err := Pack(job.Prepared)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
 	}

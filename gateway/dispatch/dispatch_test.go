@@ -281,3 +281,13 @@ func TestDeliverAllocatesNothing(t *testing.T) {
 		c.wait()
 	})
 }
+
+func TestUnpackRefuses(t *testing.T) {
+	for name, data := range map[string]string{
+		"nothing": "", "no object": "[]", "no request": "{}", "half a token": `{"prepared":{"Request":{}},"tokens":"AAA="}`,
+	} {
+		if p, err := dispatch.Unpack([]byte(data)); err == nil {
+			t.Errorf("%s: Unpack = %+v", name, p)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -47,12 +46,12 @@ func (n *Node) run(ctx context.Context, m Model, lease queue.Lease) {
 
 // work runs the job and sends its last frame. It reports how to settle the lease, or that there is nothing to settle.
 func (r *run) work(ctx context.Context, m Model) (queue.Outcome, bool) {
-	var p backends.Prepared
-	if err := json.Unmarshal(r.lease.Job.Payload, &p); err != nil {
+	p, err := dispatch.Unpack(r.lease.Job.Payload)
+	if err != nil {
 		return r.failed(ctx, fmt.Errorf("decode job %s: %w", r.lease.Job.ID, err)), true
 	}
 	r.cost = len(p.Tokens)
-	result, err := m.Backend.Generate(ctx, &p, func(e backends.Event) error { return r.emit(ctx, e) })
+	result, err := m.Backend.Generate(ctx, p, func(e backends.Event) error { return r.emit(ctx, e) })
 	if err == nil {
 		r.cost = result.Usage.PromptTokens + result.Usage.CompletionTokens
 		err = r.send(ctx, dispatch.Frame{Result: result})

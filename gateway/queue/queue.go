@@ -7,7 +7,7 @@
 //
 // The queue carries requests, never tokens: the node sends those to the gateway directly. A job's payload is bytes that
 // the queue doesn't look into, so an implementation may keep it anywhere; the embedded one takes the same bytes, which
-// costs a few microseconds a request and leaves one path to test.
+// costs little and leaves one path to test.
 //
 // Every method is safe for concurrent use.
 package queue
