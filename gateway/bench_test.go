@@ -36,7 +36,7 @@ func BenchmarkEdge(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w := httptest.NewRecorder()
-				srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(c.body)))
+				srv.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodPost, chatPath, strings.NewReader(c.body)))
 				if w.Code != http.StatusOK {
 					b.Fatal(w.Code)
 				}

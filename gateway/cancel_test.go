@@ -2,11 +2,13 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -44,7 +46,7 @@ func (r *rig) dial(t *testing.T, body string) net.Conn {
 }
 
 func (r *rig) send(body string) (net.Conn, error) {
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	conn, err := r.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +138,9 @@ func TestQueueIsFull(t *testing.T) {
 	within(t, "start", h.started)
 	awaitQueued(t, r.dial(t, streamingHello))
 	for _, body := range []string{streamingHello, hello} {
-		resp := r.post(t, chatPath, body)
-		raw, err := io.ReadAll(resp.Body)
-		must(t, err)
-		if _, code := envelope(t, raw); resp.StatusCode != 429 || code != "queue_full" || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("got %d %s, Retry-After %q", resp.StatusCode, code, resp.Header.Get("Retry-After"))
+		got := r.tell(t, chatPath, body)
+		if _, code := envelope(t, got.body); got.status != http.StatusTooManyRequests || code != "queue_full" || got.header.Get("Retry-After") == "" {
+			t.Errorf("got %d %s, Retry-After %q", got.status, code, got.header.Get("Retry-After"))
 		}
 	}
 }
@@ -153,12 +153,11 @@ func TestNoCrossTalk(t *testing.T) {
 		return fmt.Sprintf(`{"model":"fake","seed":%d,"max_tokens":50,"messages":[{"role":"user","content":"client %d"}]}`, i, i)
 	}
 	content := func(i int) string {
-		resp := r.post(t, chatPath, body(i))
-		raw, err := io.ReadAll(resp.Body)
+		got, err := r.post(chatPath, "application/json", body(i))
 		if err != nil {
-			t.Error(err)
+			return err.Error()
 		}
-		return decode[whole](t, raw).Choices[0].Message.Content
+		return string(got.body[bytes.Index(got.body, []byte("choices")):bytes.Index(got.body, []byte("usage"))])
 	}
 	const clients = 8
 	var alone, together [clients]string
@@ -180,9 +179,7 @@ func TestManyLeaveAtAnyMoment(t *testing.T) {
 	r := newRig()
 	r.model.Delay = 200 * time.Microsecond
 	r.queued(t).serve(t)
-	want := r.post(t, chatPath, hello)
-	expected, err := io.ReadAll(want.Body)
-	must(t, err)
+	want := r.tell(t, chatPath, hello)
 	const clients, each = 8, 25
 	var all sync.WaitGroup
 	for i := range clients {
@@ -201,9 +198,8 @@ func TestManyLeaveAtAnyMoment(t *testing.T) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	got, err := io.ReadAll(r.post(t, chatPath, hello).Body)
-	must(t, err)
-	if a, b := decode[whole](t, expected), decode[whole](t, got); a.Choices[0].Message != b.Choices[0].Message {
+	got := r.tell(t, chatPath, hello)
+	if a, b := decode[whole](t, want.body), decode[whole](t, got.body); a.Choices[0].Message != b.Choices[0].Message {
 		t.Errorf("got %+v, want %+v", b, a)
 	}
 }

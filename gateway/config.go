@@ -35,8 +35,11 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"body timeout", c.BodyTimeout}, {"prepare timeout", c.PrepareTimeout}, {"keep-alive", c.KeepAlive},
-		{"write timeout", c.WriteTimeout}, {"drain timeout", c.DrainTimeout},
+		{"body timeout", c.BodyTimeout},
+		{"prepare timeout", c.PrepareTimeout},
+		{"keep-alive", c.KeepAlive},
+		{"write timeout", c.WriteTimeout},
+		{"drain timeout", c.DrainTimeout},
 	}
 	for _, d := range durations {
 		if d.value <= 0 {

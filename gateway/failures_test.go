@@ -63,7 +63,7 @@ func TestErrorsBeforeQueueing(t *testing.T) {
 			if w.Code != c.status || code != c.code || strings.Contains(message, "secret") {
 				t.Errorf("%v: got %d %s %s", c.err, w.Code, code, message)
 			}
-			if c.err == error(full) && w.Header().Get("Retry-After") != "3" {
+			if errors.Is(c.err, full) && w.Header().Get("Retry-After") != "3" {
 				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
 			}
 			if c.code == "internal_error" && !strings.Contains(r.logged.String(), "secret") {
@@ -92,7 +92,7 @@ func TestJobKeys(t *testing.T) {
 	})
 	r.build(t)
 	for _, auth := range []string{"Bearer secret-a", "Bearer secret-b", "Bearer secret-a", ""} {
-		req := httptest.NewRequest("POST", chatPath, strings.NewReader(hello))
+		req := httptest.NewRequestWithContext(t.Context(), "POST", chatPath, strings.NewReader(hello))
 		req.Header.Set("Authorization", auth)
 		r.srv.ServeHTTP(httptest.NewRecorder(), req)
 	}

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -117,7 +118,7 @@ func (r *rig) build(t *testing.T) *rig {
 	}
 	srv, err := gateway.New(r.cfg, gateway.Deps{
 		Models: r.models, Dispatcher: r.do, Observer: r.seen, Log: slog.New(slog.NewTextHandler(r.logged, nil)),
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "up 1\n") }),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") }),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +144,8 @@ func (r *rig) catalog(t *testing.T) {
 func (r *rig) serve(t *testing.T) *rig {
 	t.Helper()
 	r.build(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,26 +196,75 @@ const chatPath, textPath = "/v1/chat/completions", "/v1/completions"
 // ask sends body without a connection.
 func (r *rig) ask(path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r.srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+	r.srv.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodPost, path, strings.NewReader(body)))
 	return w
 }
 
 func (r *rig) get(path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r.srv.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	r.srv.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, path, nil))
 	return w
 }
 
+// reply is one that came over the network.
+type reply struct {
+	status int
+	header http.Header
+	close  bool // the server closes the connection after it
+	body   []byte
+}
+
+func read(resp *http.Response) (reply, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return reply{status: resp.StatusCode, header: resp.Header, close: resp.Close, body: body}, err
+}
+
 // post sends body over the network. The client keeps no connection.
-func (r *rig) post(t *testing.T, path, body string) *http.Response {
+func (r *rig) post(path, contentType, body string) (reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+path, strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	req.Close = true
+	req.Header.Set("Content-Type", contentType)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	return read(resp)
+}
+
+// tell is post for tests that expect a reply.
+func (r *rig) tell(t *testing.T, path, body string) reply {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
-	resp, err := client.Post(r.url+path, "application/json", strings.NewReader(body))
+	got, err := r.post(path, "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp
+	return got
+}
+
+// receive reads a reply off a connection.
+func receive(t *testing.T, in *bufio.Reader) reply {
+	t.Helper()
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// connect opens a connection to the server.
+func (r *rig) connect() (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(context.Background(), "tcp", strings.TrimPrefix(r.url, "http://"))
 }
 
 type errorReply struct {

@@ -21,7 +21,7 @@ func (r *rig) client() *openai.Client {
 
 func chatRequest(seed int) openai.ChatCompletionRequest {
 	return openai.ChatCompletionRequest{
-		Model: "fake", Seed: &seed, MaxTokens: 40, Stop: []string{"never said"},
+		Model: "fake", Seed: &seed, MaxCompletionTokens: 40, Stop: []string{"never said"},
 		Messages: []openai.ChatCompletionMessage{
 			{Role: openai.ChatMessageRoleDeveloper, Content: "be brief"},
 			{Role: openai.ChatMessageRoleUser, MultiContent: []openai.ChatMessagePart{{Type: openai.ChatMessagePartTypeText, Text: "hello"}}},

@@ -3,8 +3,6 @@ package gateway_test
 import (
 	"bufio"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,12 +42,10 @@ func TestBadInput(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			resp := r.post(t, c.path, c.body)
-			raw, err := io.ReadAll(resp.Body)
-			must(t, err)
-			message, code := envelope(t, raw)
-			if resp.StatusCode != c.status || code != c.code {
-				t.Errorf("got %d %s: %s; want %d %s", resp.StatusCode, code, message, c.status, c.code)
+			got := r.tell(t, c.path, c.body)
+			message, code := envelope(t, got.body)
+			if got.status != c.status || code != c.code {
+				t.Errorf("got %d %s: %s; want %d %s", got.status, code, message, c.status, c.code)
 			}
 			for _, s := range c.say {
 				if !strings.Contains(message, s) {
@@ -61,8 +57,8 @@ func TestBadInput(t *testing.T) {
 	if n := r.direct.jobs.Load(); n != 0 {
 		t.Errorf("%d bad requests reached the queue", n)
 	}
-	if resp := r.post(t, chatPath, hello); resp.StatusCode != http.StatusOK {
-		t.Errorf("a good request afterwards got %d", resp.StatusCode)
+	if got := r.tell(t, chatPath, hello); got.status != http.StatusOK {
+		t.Errorf("a good request afterwards got %d", got.status)
 	}
 }
 
@@ -106,15 +102,13 @@ func TestMaxTokensBeyondTheContext(t *testing.T) {
 // A body announced as too large is answered before it is sent.
 func TestLargeBodyIsNotRead(t *testing.T) {
 	r := newRig().serve(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	conn, err := r.connect()
 	must(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n{", chatPath)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
-		t.Errorf("got %d (close: %t), want 413 and close", resp.StatusCode, resp.Close)
+	got := receive(t, bufio.NewReader(conn))
+	if got.status != http.StatusRequestEntityTooLarge || !got.close {
+		t.Errorf("got %d (close: %t), want 413 and close", got.status, got.close)
 	}
 }
 
@@ -122,15 +116,10 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 func TestContentTypeIsNotAsked(t *testing.T) {
 	r := newRig().serve(t)
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded"} {
-		req, err := http.NewRequest("POST", r.url+chatPath, strings.NewReader(hello))
+		got, err := r.post(chatPath, kind, hello)
 		must(t, err)
-		req.Header.Set("Content-Type", kind)
-		req.Close = true
-		resp, err := http.DefaultClient.Do(req)
-		must(t, err)
-		resp.Body.Close()
-		if resp.StatusCode != 200 {
-			t.Errorf("%q: got %d", kind, resp.StatusCode)
+		if got.status != http.StatusOK {
+			t.Errorf("%q: got %d", kind, got.status)
 		}
 	}
 }

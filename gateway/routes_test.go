@@ -24,19 +24,40 @@ func TestRoutes(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"POST", "/v1/chat/completions", 200}, {"POST", "/chat/completions", 200}, {"POST", "//v1//chat/completions", 200},
-		{"POST", "/v1/chat/completions/", 200}, {"POST", "/v1/completions", 400}, {"POST", "/completions", 400},
-		{"GET", "/v1/models", 200}, {"HEAD", "/v1/models", 200}, {"GET", "//v1/models", 200}, {"GET", "/v1//models/", 200}, {"GET", "/models", 200},
-		{"GET", "/v1/models/fake", 200}, {"GET", "/models/fake", 200}, {"GET", "/v1/models/none", 404}, {"GET", "/v1/models/a/b", 404},
-		{"GET", "/v1/qr/parameters", 200}, {"GET", "/qr/parameters", 200},
-		{"GET", "/healthz", 200}, {"HEAD", "/healthz", 200}, {"GET", "/readyz", 200}, {"GET", "/metrics", 200},
-		{"GET", "/", 404}, {"GET", "/v1", 404}, {"POST", "/v1/embeddings", 404}, {"GET", "/nowhere", 404},
-		{"GET", "/v1/chat/completions", 405}, {"DELETE", "/v1/models", 405}, {"OPTIONS", "/v1/models", 405}, {"POST", "/healthz", 405},
+		{"POST", "/v1/chat/completions", 200},
+		{"POST", "/chat/completions", 200},
+		{"POST", "//v1//chat/completions", 200},
+		{"POST", "/v1/chat/completions/", 200},
+		{"POST", "/v1/completions", 400},
+		{"POST", "/completions", 400},
+		{"GET", "/v1/models", 200},
+		{"HEAD", "/v1/models", 200},
+		{"GET", "//v1/models", 200},
+		{"GET", "/v1//models/", 200},
+		{"GET", "/models", 200},
+		{"GET", "/v1/models/fake", 200},
+		{"GET", "/models/fake", 200},
+		{"GET", "/v1/models/none", 404},
+		{"GET", "/v1/models/a/b", 404},
+		{"GET", "/v1/qr/parameters", 200},
+		{"GET", "/qr/parameters", 200},
+		{"GET", "/healthz", 200},
+		{"HEAD", "/healthz", 200},
+		{"GET", "/readyz", 200},
+		{"GET", "/metrics", 200},
+		{"GET", "/", 404},
+		{"GET", "/v1", 404},
+		{"POST", "/v1/embeddings", 404},
+		{"GET", "/nowhere", 404},
+		{"GET", "/v1/chat/completions", 405},
+		{"DELETE", "/v1/models", 405},
+		{"OPTIONS", "/v1/models", 405},
+		{"POST", "/healthz", 405},
 	}
 	for _, c := range cases {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			req := httptest.NewRequest(c.method, "/x", strings.NewReader(hello))
+			req := httptest.NewRequestWithContext(t.Context(), c.method, "/x", strings.NewReader(hello))
 			req.URL.Path = c.path
 			r.srv.ServeHTTP(w, req)
 			if w.Code != c.status {
@@ -58,7 +79,7 @@ func TestRoutes(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	r := newRig().build(t)
 	for given, want := range map[string]string{"mine-1": "mine-1", "": "req_", "two words": "req_", strings.Repeat("x", 129): "req_"} {
-		req := httptest.NewRequest("GET", "/v1/models", nil)
+		req := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/models", nil)
 		req.Header.Set("X-Request-Id", given)
 		w := httptest.NewRecorder()
 		r.srv.ServeHTTP(w, req)
@@ -77,7 +98,7 @@ func TestCORS(t *testing.T) {
 		r := newRig()
 		r.cfg.Origins = c.origins
 		r.build(t)
-		req := httptest.NewRequest("OPTIONS", chatPath, nil)
+		req := httptest.NewRequestWithContext(t.Context(), "OPTIONS", chatPath, nil)
 		req.Header.Set("Origin", "http://a.example")
 		req.Header.Set("Access-Control-Request-Method", "POST")
 		req.Header.Set("Access-Control-Request-Headers", "authorization")
@@ -134,10 +155,10 @@ func TestModelsAndHealthWithDeadEngines(t *testing.T) {
 
 func TestParametersShowTheTable(t *testing.T) {
 	r := newRig().build(t)
-	type reply struct {
+	type table struct {
 		Data []struct{ Key, Help, Type string }
 	}
-	got := decode[reply](t, r.get("/v1/qr/parameters").Body.Bytes())
+	got := decode[table](t, r.get("/v1/qr/parameters").Body.Bytes())
 	var want, have []string
 	for _, f := range sampler.Fields() {
 		want = append(want, f.Key+" "+string(f.Type)+" "+f.Help)

@@ -153,14 +153,16 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var err error
 	select {
 	case err = <-ended:
-		err = fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
-		s.drain(srv, abort)
-		<-ended
+		s.drain(base, srv, abort)
+		err = <-ended
 	}
 	abort(api.ErrShutdown)
 	s.leave()
-	return err
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
 }
 
 func (s *Server) httpServer(base context.Context) *http.Server {
@@ -175,20 +177,21 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 }
 
 // drain lets running requests end, then cancels them and gives their errors time to be sent, then cuts the connections.
-func (s *Server) drain(srv *http.Server, abort context.CancelCauseFunc) {
+func (s *Server) drain(ctx context.Context, srv *http.Server, abort context.CancelCauseFunc) {
 	s.draining.Store(true)
-	if shutdown(srv, s.cfg.DrainTimeout) == nil {
+	ctx = context.WithoutCancel(ctx)
+	if shutdown(ctx, srv, s.cfg.DrainTimeout) == nil {
 		return
 	}
 	s.deps.Log.Warn("cancelling requests that outlived the drain timeout", "timeout", s.cfg.DrainTimeout)
 	abort(api.ErrShutdown)
-	if shutdown(srv, drainGrace) != nil {
+	if shutdown(ctx, srv, drainGrace) != nil {
 		_ = srv.Close() // nothing is left to be done about a connection that can't be closed
 	}
 }
 
-func shutdown(srv *http.Server, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func shutdown(ctx context.Context, srv *http.Server, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return srv.Shutdown(ctx)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -161,12 +160,9 @@ func TestConnectionIsReused(t *testing.T) {
 			}
 			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body)
 			must(t, err)
-			resp, err := http.ReadResponse(in, nil)
-			must(t, err)
-			raw, err := io.ReadAll(resp.Body)
-			must(t, err)
-			if resp.StatusCode != 200 || len(raw) == 0 || resp.Close {
-				t.Errorf("%s: got %d %s (close: %t)", request, resp.StatusCode, raw, resp.Close)
+			got := receive(t, in)
+			if got.status != http.StatusOK || len(got.body) == 0 || got.close {
+				t.Errorf("%s: got %d %s (close: %t)", request, got.status, got.body, got.close)
 			}
 			<-time.After(time.Minute) // longer than any reply's deadline, shorter than the connection may idle
 		}
@@ -183,12 +179,9 @@ func TestBodyHasATimeLimit(t *testing.T) {
 		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", chatPath)
 		must(t, err)
 		began := time.Now()
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		must(t, err)
-		raw, err := io.ReadAll(resp.Body)
-		must(t, err)
-		if _, code := envelope(t, raw); resp.StatusCode != http.StatusRequestTimeout || code != "body_timeout" || time.Since(began) != time.Minute {
-			t.Errorf("got %d %s after %s, want 408 after 1m", resp.StatusCode, code, time.Since(began))
+		got := receive(t, bufio.NewReader(conn))
+		if _, code := envelope(t, got.body); got.status != http.StatusRequestTimeout || code != "body_timeout" || time.Since(began) != time.Minute {
+			t.Errorf("got %d %s after %s, want 408 after 1m", got.status, code, time.Since(began))
 		}
 		conn.Close()
 		stop()
@@ -228,12 +221,11 @@ func readReply(conn net.Conn) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
+	got, err := read(resp)
 	if err != nil {
 		return err.Error()
 	}
-	return string(raw)
+	return string(got.body)
 }
 
 func TestDrainLetsRequestsEnd(t *testing.T) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -99,7 +100,8 @@ func level(o Outcome) slog.Level {
 
 // cause prefers the reason behind an error to what the client was told.
 func cause(err error) string {
-	if e, ok := err.(*api.Error); ok && e.Err != nil {
+	var e *api.Error
+	if errors.As(err, &e) && e.Err != nil {
 		return e.Err.Error()
 	}
 	return err.Error()
@@ -124,7 +126,7 @@ func (s *Server) recover(c *gin.Context) {
 		if v == nil {
 			return
 		}
-		if v == http.ErrAbortHandler {
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(v)
 		}
 		s.deps.Log.Error("handler panicked", "request_id", recordOf(c).requestID, "panic", v, "stack", string(debug.Stack()))

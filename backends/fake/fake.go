@@ -9,6 +9,7 @@ package fake
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Model == "":
-		return fmt.Errorf("check fake model: model id is empty")
+		return errors.New("check fake model: model id is empty")
 	case c.Context < 2:
 		return fmt.Errorf("check fake model %s: context is %d; it takes 2 or more tokens", c.Model, c.Context)
 	case c.Workers < 1:

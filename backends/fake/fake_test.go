@@ -104,7 +104,7 @@ func TestStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := full[:strings.Index(full, stop)]
+		want, _, _ := strings.Cut(full, stop)
 		if req.IncludeStop {
 			want += stop
 		}

@@ -204,8 +204,12 @@ func TestBadRequest(t *testing.T) {
 		bads []bad
 		read func(*testing.T, string) (*api.Call, error)
 	}{
-		{"form", badForms(), chat}, {"messages", badMessages(), chat}, {"values", badValues(), chat},
-		{"unsupported", badUnsupported(), chat}, {"parameters", badParameters(), chat}, {"prompt", badPrompts(), completion},
+		{"form", badForms(), chat},
+		{"messages", badMessages(), chat},
+		{"values", badValues(), chat},
+		{"unsupported", badUnsupported(), chat},
+		{"parameters", badParameters(), chat},
+		{"prompt", badPrompts(), completion},
 	}
 	for _, g := range groups {
 		for _, b := range g.bads {

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -186,8 +187,8 @@ func partText(path string, raw json.RawMessage) (string, error) {
 
 // under puts the path of the object before the field that an error names.
 func under(path string, err error) error {
-	e, ok := err.(*Error)
-	if !ok {
+	var e *Error
+	if !errors.As(err, &e) {
 		return err
 	}
 	out := *e

@@ -105,7 +105,7 @@ func TestStreamRemembersItsFirstError(t *testing.T) {
 	if first == nil || !strings.Contains(first.Error(), "broken pipe") {
 		t.Fatalf("second write: got %v", first)
 	}
-	if again := s.Data(struct{}{}); again != first {
+	if again := s.Data(struct{}{}); !errors.Is(again, first) {
 		t.Errorf("third write: got %v, want %v", again, first)
 	}
 	if w.writes != 2 {
