@@ -53,7 +53,7 @@ type Queue struct {
 
 // Engine is the child process of every llama model.
 type Engine struct {
-	Binary       string        `mapstructure:"binary"`        // empty: qr-engine beside the running program
+	Binary       string        `mapstructure:"binary"`        // empty: qr-engine beside the running program; in the file, relative to the file's folder
 	WaitReady    time.Duration `mapstructure:"wait_ready"`    // how long a request waits for an engine that is being restarted
 	StallTimeout time.Duration `mapstructure:"stall_timeout"` // a busy engine without a finished decode for so long is killed
 }

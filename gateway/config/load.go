@@ -53,7 +53,6 @@ func Load(o Options) (Config, error) {
 	if err := v.UnmarshalExact(&c, strict); err != nil {
 		return Config{}, plain(err)
 	}
-	c.resolve(o.File)
 	if err := c.replacePaths(o); err != nil {
 		return Config{}, err
 	}
@@ -95,7 +94,26 @@ func readFile(path string) (map[string]any, error) {
 	if err := v.ReadInConfig(); err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
-	return v.AllSettings(), nil
+	settings := v.AllSettings()
+	if engine, ok := settings["engine"].(map[string]any); ok {
+		engine["binary"] = anchor(path, engine["binary"])
+	}
+	if models, ok := settings["models"].([]any); ok {
+		for _, m := range models {
+			if m, ok := m.(map[string]any); ok {
+				m["path"] = anchor(path, m["path"])
+			}
+		}
+	}
+	return settings, nil
+}
+
+// anchor makes a path that a file names usable as it is: in the file it is relative to the file's folder.
+func anchor(file string, path any) any {
+	if text, ok := path.(string); ok && text != "" && !filepath.IsAbs(text) {
+		return filepath.Join(filepath.Dir(file), text)
+	}
+	return path
 }
 
 func bind(v *viper.Viper, flags *pflag.FlagSet) error {
@@ -132,15 +150,6 @@ func plain(err error) error {
 		errs = append(errs, errors.New(text))
 	}
 	return fmt.Errorf("read configuration: %w", errors.Join(errs...))
-}
-
-// resolve makes paths usable as they are: in the file they are relative to the file.
-func (c *Config) resolve(file string) {
-	for i, m := range c.Models {
-		if m.Path != "" && !filepath.IsAbs(m.Path) {
-			c.Models[i].Path = filepath.Join(filepath.Dir(file), m.Path)
-		}
-	}
 }
 
 // replacePaths applies --model.

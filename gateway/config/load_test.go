@@ -1,7 +1,9 @@
 package config_test
 
 import (
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +127,41 @@ models:
 	}
 }
 
+// TestPathsInFile holds that a configuration works from any working folder.
+func TestPathsInFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c.yaml")
+	text := "engine: {binary: bin/qr-engine}\nmodels: [{id: m, path: m.gguf}]"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "bin/qr-engine"); got.Engine.Binary != want {
+		t.Errorf("engine is %q, want %q", got.Engine.Binary, want)
+	}
+	if want := filepath.Join(dir, "m.gguf"); got.Models[0].Path != want {
+		t.Errorf("model is %q, want %q", got.Models[0].Path, want)
+	}
+}
+
+// TestNulls holds that a key without a value is a key left out.
+func TestNulls(t *testing.T) {
+	got, err := load(t, "server:\nqueue: {jobs: null}\nengine: {binary: null}\nmodels: [{id: m, backend: fake, path: null, workers: }]", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	m := config.DefaultModel("m")
+	m.Backend = "fake"
+	want.Models = []config.Model{m}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
 func TestModelFlag(t *testing.T) {
 	file := "models: [{id: a, path: x}, {id: b, path: /y}]"
 	got, err := load(t, file, nil, "--model", "a=rel=1.gguf")
@@ -205,16 +242,28 @@ func TestMainExample(t *testing.T) {
 }
 
 func TestByteSize(t *testing.T) {
-	for text, want := range map[string]config.ByteSize{"10MiB": 10 << 20, "1.5KiB": 1536, "2 KB": 2000, "7B": 7, "1GiB": 1 << 30} {
+	for text, want := range map[string]config.ByteSize{
+		"10MiB": 10 << 20, "1.5KiB": 1536, "2 KB": 2000, "1GiB": 1 << 30, "7000B": 7000, "0.001GB": 1e6,
+	} {
 		got, err := load(t, "server: {body_limit: "+text+"}\nmodels: [{id: m, backend: fake}]", nil)
-		if want < 1<<10 {
-			if err == nil {
-				t.Errorf("%s: taken", text)
-			}
-			continue
-		}
 		if err != nil || got.Server.BodyLimit != want {
 			t.Errorf("%s = %d, %v; want %d", text, got.Server.BodyLimit, err, want)
 		}
+		again, err := load(t, "server: {body_limit: "+want.String()+"}\nmodels: [{id: m, backend: fake}]", nil)
+		if err != nil || again.Server.BodyLimit != want {
+			t.Errorf("%s, written as %s, reads %d, %v", text, want, again.Server.BodyLimit, err)
+		}
+	}
+	for _, text := range []string{"MiB", "-1KiB", "1XB", "1e400GiB", "NaNKiB", "1 0KiB", "infGB"} {
+		if got, err := load(t, "server: {body_limit: "+text+"}\nmodels: [{id: m, backend: fake}]", nil); err == nil {
+			t.Errorf("%s was taken as %s", text, got.Server.BodyLimit)
+		}
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	_, err := config.Load(config.Options{File: filepath.Join(t.TempDir(), "none.yaml")})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("Load = %v, want the file's name and that it isn't there", err)
 	}
 }
