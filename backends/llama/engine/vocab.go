@@ -93,11 +93,10 @@ func (v *Vocab) Detokenize(ids []int32, special bool) []byte {
 	}
 	var text []byte
 	for _, id := range ids {
-		p := piece(id)
-		if v.LeadingSpace && len(text) == 0 {
-			p = bytes.TrimPrefix(p, []byte(" "))
-		}
-		text = append(text, p...)
+		text = append(text, piece(id)...)
+	}
+	if v.LeadingSpace {
+		return bytes.TrimPrefix(text, []byte(" "))
 	}
 	return text
 }

@@ -18,6 +18,9 @@ func TestVocab(t *testing.T) {
 	if got := string(v.Detokenize(ids, false)); got != "Hello world!" {
 		t.Errorf("text as shown: %q", got)
 	}
+	if got := string(v.Detokenize([]int32{5, 0, 2, 2}, false)); got != "world world" {
+		t.Errorf("only the first space is the tokenizer's: %q", got)
+	}
 	if got := string(v.Detokenize(ids, true)); got != "<s> Hello world!</s>" {
 		t.Errorf("text with control tokens: %q", got)
 	}
