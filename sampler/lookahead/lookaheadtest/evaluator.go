@@ -50,6 +50,13 @@ func (e *Evaluator) Restart(seed uint64) {
 // Row is the row that follows what was committed.
 func (e *Evaluator) Row() []float32 { return e.row }
 
+// After is a fresh copy of the row that would follow token.
+func (e *Evaluator) After(token int32) []float32 {
+	row := make([]float32, e.model.shape.Vocab)
+	e.model.Row(Next(e.state, token), row)
+	return row
+}
+
 // Group implements lookahead.Evaluator.
 func (e *Evaluator) Group() int { return e.group }
 

