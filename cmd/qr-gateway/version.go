@@ -34,5 +34,5 @@ func version() string {
 			dirty = "-dirty"
 		}
 	}
-	return revision + dirty + " " + info.GoVersion
+	return revision + dirty
 }

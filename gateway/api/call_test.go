@@ -143,8 +143,8 @@ func badUnsupported() []bad {
 		{"logit_bias", with(`"logit_bias":{"5":1}`), "logit_bias", []string{no}},
 		{"presence_penalty", with(`"presence_penalty":0.5`), "presence_penalty", []string{no}},
 		{"frequency_penalty", with(`"frequency_penalty":-1`), "frequency_penalty", []string{no}},
-		{"tools", with(`"tools":[{"type":"function"}]`), "tools", []string{no}},
-		{"functions", with(`"functions":[{}]`), "functions", []string{no}},
+		{"tool_choice", with(`"tools":[{"type":"function"}],"tool_choice":"required"`), "tool_choice", []string{no}},
+		{"tool_choice object", with(`"tools":[{"type":"function"}],"tool_choice":{"type":"function"}`), "tool_choice", []string{no}},
 		{"response_format", with(`"response_format":{"type":"json_object"}`), "response_format", []string{no}},
 		{"modalities", with(`"modalities":["audio"]`), "modalities", []string{no}},
 	}
@@ -264,7 +264,7 @@ func TestMessagesAreWrittenAnew(t *testing.T) {
 
 // What Open WebUI and the stock clients send by default must pass.
 func TestJunkIsTolerated(t *testing.T) {
-	call := mustChat(t, `{`+hello+`,"tools":null,"tool_choice":"auto","functions":[],"metadata":{"a":{"b":[1]}},"user":"u","store":false,
+	call := mustChat(t, `{`+hello+`,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto","functions":[],"metadata":{"a":{"b":[1]}},"user":"u","store":false,
 		"repeat_penalty":1.1,"mirostat":2,"num_ctx":4096,"keep_alive":"5m","think":true,"format":"json","options":{},
 		"n":1,"logprobs":false,"top_logprobs":0,"logit_bias":{},"presence_penalty":0.0,"frequency_penalty":0,
 		"response_format":{"type":"text"},"modalities":["text"],"stop":null,"seed":null,"stream":false,"stream_options":null,

@@ -28,8 +28,10 @@ func chatRules() []rule {
 	return append([]rule{
 		{"logprobs", isFalse, "false"},
 		{"top_logprobs", isNumber(0), "0"},
-		{"tools", isEmpty, "an empty list (Open WebUI: switch off the model's built-in tools)"},
-		{"functions", isEmpty, "an empty list"},
+		// A model that is offered tools may leave them alone, and many clients offer some with every request: only a call that
+		// is asked for can't be had.
+		{"tool_choice", isLenient, `"auto" or "none": no tool is called yet`},
+		{"function_call", isLenient, `"auto" or "none": no function is called yet`},
 		{"modalities", isTextOnly, `["text"]`},
 	}, commonRules()...)
 }
@@ -53,6 +55,8 @@ func (o object) refuse(rules []rule) error {
 	}
 	return nil
 }
+
+func isLenient(raw json.RawMessage) bool { return string(raw) == `"auto"` || string(raw) == `"none"` }
 
 func isFalse(raw json.RawMessage) bool { return string(raw) == "false" }
 
