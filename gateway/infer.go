@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -113,11 +114,29 @@ func (s *Server) body(c *gin.Context) (*api.Body, error) {
 	_ = ctl.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // as in bound
 	raw, err := api.ReadBody(c.Request.Body, c.Request.ContentLength, s.cfg.BodyLimit)
 	if err != nil {
-		c.Header("Connection", "close") // what is left of the body is not worth reading
+		c.Header("Connection", "close")
+		if api.FromError(err, "").Status == http.StatusRequestEntityTooLarge {
+			discard(ctl, c.Request)
+		}
 		return nil, err
 	}
 	_ = ctl.SetReadDeadline(time.Time{}) // else it would end a long reply
 	return api.Parse(raw)
+}
+
+const (
+	discardBytes = 64 << 20
+	discardTime  = 2 * time.Second
+)
+
+// discard reads on, within limits, what a client sends of a body that is refused. A connection that is closed under a client
+// that still writes is reset, and the refusal is lost with it. One that waits to be told to go on sends nothing more.
+func discard(ctl *http.ResponseController, r *http.Request) {
+	if r.Header.Get("Expect") != "" {
+		return
+	}
+	_ = ctl.SetReadDeadline(time.Now().Add(discardTime)) // as in bound
+	_, _ = io.CopyN(io.Discard, r.Body, discardBytes)    // how it ends makes no difference
 }
 
 // rename makes an error about the prompt name the field that this request has.
