@@ -98,6 +98,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 	third := r.dial(t, streamingHello)
 	awaitQueued(t, third)
 	second.Close()
+	within(t, "end of the second", r.seen.one)
 	first.Close()
 	if got := within(t, "cancel of the first", h.gone); got != running {
 		t.Errorf("job %s was cancelled, want %s", got, running)

@@ -69,12 +69,17 @@ func (f doFunc) Do(ctx context.Context, job dispatch.Job, sink dispatch.Sink) (*
 type outcomes struct {
 	mu  sync.Mutex // guards all
 	all []gateway.Outcome
+	one chan struct{} // gets a value for each, as far as there is room
 }
 
 func (o *outcomes) Observe(out gateway.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = append(o.all, out)
+	select {
+	case o.one <- struct{}{}:
+	default:
+	}
 }
 
 func (o *outcomes) last(t *testing.T) gateway.Outcome {
@@ -104,7 +109,7 @@ type rig struct {
 }
 
 func newRig() *rig {
-	r := &rig{cfg: gateway.DefaultConfig(), model: fake.DefaultConfig(), limits: memory.DefaultConfig(), seen: &outcomes{}, logged: &bytes.Buffer{}}
+	r := &rig{cfg: gateway.DefaultConfig(), model: fake.DefaultConfig(), limits: memory.DefaultConfig(), seen: &outcomes{one: make(chan struct{}, 64)}, logged: &bytes.Buffer{}}
 	r.cfg.Version = "test"
 	return r
 }
