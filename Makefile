@@ -25,7 +25,7 @@ MODEL_ID ?= smollm2
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 .PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
-	test verify bench bench-peers lint proto fuzz clean clean-cache
+	test verify bench bench-peers lint fmt proto fuzz clean clean-cache
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ bench-peers: build ## measure plain decoding beside llama-bench
 
 lint: ## run golangci-lint, built into the cache the first time
 	@.ci/lint
+
+fmt: ## format the Go code as the linter wants it
+	@.ci/lint --fmt
 
 proto: ## regenerate the gRPC code
 	@.ci/proto
