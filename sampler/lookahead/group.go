@@ -7,7 +7,7 @@ const (
 	// horizon is how many candidates ahead a plan looks. Later ones are planned for when their turn comes.
 	horizon = 24
 	// priorWeight is how many observations the built-in idea of H is worth.
-	priorWeight = 12
+	priorWeight = 40
 	// memory is the number of observations after which old ones count half.
 	memory = 512
 )
