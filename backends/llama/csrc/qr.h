@@ -22,7 +22,7 @@ extern "C" {
 #define QR_API __attribute__((visibility("default")))
 
 /* Raised with every change of this file; qr_abi() tells what the library was built with. */
-#define QR_ABI 1
+#define QR_ABI 2
 
 enum qr_code {
     QR_OK           = 0,
@@ -175,6 +175,9 @@ QR_API int32_t qr_context_new(qr_model * m, const struct qr_context_config * cfg
 QR_API void    qr_context_free(qr_context * c);
 QR_API void    qr_context_describe(const qr_context * c, struct qr_context_info * out);
 QR_API void    qr_context_batch(qr_context * c, struct qr_batch * out);
+
+/* How many threads the next decodes use, cut to what the context was made with. Without flash attention rows don't depend on it. */
+QR_API void qr_set_threads(qr_context * c, int32_t n);
 
 /* Decodes the first n entries of the context's batch. The text of a failure is qr_context_error's. */
 QR_API int32_t qr_decode(qr_context * c, int32_t n);

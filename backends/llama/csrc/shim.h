@@ -107,6 +107,7 @@ struct qr_context {
 
     qr_context_info info   = {};
     int32_t         window = 0;
+    int32_t         threads = 1;
     bool            unified = true;
     std::string     error;
 

@@ -145,6 +145,7 @@ std::unique_ptr<qr_context> wrap(qr_model & m, const qr_context_config & cfg, st
     c->info.memory     = m.memory;
     c->info.vocabulary = m.n_vocab;
     c->window          = m.window;
+    c->threads         = cfg.threads;
     c->unified         = cfg.unified != 0;
     c->weights         = m.weights;
     c->llama           = std::move(llama);
@@ -217,6 +218,11 @@ void qr_context_describe(const qr_context * c, qr_context_info * out) { *out = c
 
 void qr_context_batch(qr_context * c, qr_batch * out) {
     *out = { c->info.batch, c->token.data(), c->pos.data(), c->seq.data(), c->output.data(), c->rows.data() };
+}
+
+void qr_set_threads(qr_context * c, int32_t n) {
+    const int32_t threads = std::max(1, std::min(n, c->threads));
+    llama_set_n_threads(c->llama.get(), threads, threads);
 }
 
 const char * qr_context_error(const qr_context * c) { return c->error.c_str(); }

@@ -212,6 +212,14 @@ func (c *Context) Clear() {
 	}
 }
 
+// SetThreads says how many threads the next decodes use: from 1 to ContextConfig.Threads. Without flash attention the
+// logits do not depend on it.
+func (c *Context) SetThreads(n int) {
+	if c.h != nil {
+		C.qr_set_threads(c.h, clamp(n))
+	}
+}
+
 // Interrupt makes the running Decode and all later ones return ErrInterrupted, until Resume. On a CPU that takes
 // milliseconds; a GPU finishes its batch first.
 func (c *Context) Interrupt() { c.interrupt(1) }

@@ -87,6 +87,9 @@ func (c *Context) StateSize(int) int { return 0 }
 // Clear does nothing.
 func (c *Context) Clear() {}
 
+// SetThreads does nothing.
+func (c *Context) SetThreads(int) {}
+
 // Interrupt does nothing.
 func (c *Context) Interrupt() {}
 

@@ -48,6 +48,9 @@ func (b *builder) makeThreads() (err error) {
 		return nil
 	}
 	b.gate = &worker.Gate{}
+	if !b.plan.contexts.FlashAttention { // with it the last digits depend on the number of threads
+		b.deps.Cores = worker.NewCores(b.plan.threads)
+	}
 	b.shared, err = b.newThreads()
 	return err
 }

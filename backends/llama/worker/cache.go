@@ -35,6 +35,8 @@ type Cache interface {
 	Decode() error
 	// Logits is the row of batch entry i, valid until the next Decode.
 	Logits(i int) ([]float32, error)
+	// SetThreads says how many threads the next decodes use.
+	SetThreads(n int)
 	Interrupt()
 	Resume()
 	Close()
@@ -57,10 +59,11 @@ type Progress struct {
 
 func (p *Progress) touch() { p.last.Store(time.Now().UnixNano()) }
 
-// lane is a cache whose decodes wait for their turn and are counted.
+// lane is a cache whose decodes wait for their turn, use as many threads as there are free cores, and are counted.
 type lane struct {
 	Cache
 	turn     *Turn
+	cores    *Cores // nil: the threads stay as they are
 	progress *Progress
 }
 
@@ -69,7 +72,7 @@ func (l *lane) decode(ctx context.Context) error {
 	if err := l.turn.Take(ctx); err != nil {
 		return err
 	}
-	err := l.Decode()
+	err := l.timed()
 	l.turn.Give()
 	l.progress.decodes.Add(1)
 	l.progress.touch()
@@ -80,4 +83,19 @@ func (l *lane) decode(ctx context.Context) error {
 		return fmt.Errorf("decode %d tokens: %w", l.Len(), err)
 	}
 	return nil
+}
+
+// timed decodes with the threads that cores advises, and tells it how long that took.
+func (l *lane) timed() error {
+	if l.cores == nil {
+		return l.Decode()
+	}
+	threads := l.cores.Threads()
+	l.SetThreads(threads)
+	begun := time.Now()
+	err := l.Decode()
+	if err == nil {
+		l.cores.Note(threads, l.Len(), time.Since(begun))
+	}
+	return err
 }

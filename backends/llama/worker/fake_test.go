@@ -154,8 +154,12 @@ func (c *fakeCache) Clear() {
 	}
 }
 func (c *fakeCache) Interrupt() { c.stop.Store(true) }
-func (c *fakeCache) Resume()    { c.stop.Store(false) }
-func (c *fakeCache) Close()     { c.closed = true }
+
+// SetThreads implements Cache.
+func (c *fakeCache) SetThreads(int) {}
+
+func (c *fakeCache) Resume() { c.stop.Store(false) }
+func (c *fakeCache) Close()  { c.closed = true }
 
 // tokens is how many tokens the sequences hold.
 func (c *fakeCache) tokens() int {

@@ -85,9 +85,10 @@ func NewLanguage(v *engine.Vocab) Language {
 
 // Deps is what a worker works with.
 type Deps struct {
-	Cache       Cache // owned by the worker
-	Turn        *Turn // nil: decodes don't wait
-	Vocabulary  int   // logits in a row
+	Cache       Cache  // owned by the worker
+	Turn        *Turn  // nil: decodes don't wait
+	Cores       *Cores // nil: decodes use the threads that the cache was made with
+	Vocabulary  int    // logits in a row
 	Language    Language
 	Parse       Parser
 	Entropy     sampler.ByteSource
@@ -133,7 +134,7 @@ func New(cfg Config, d Deps) (*Worker, error) {
 		tasks: make(chan func(context.Context)), quit: make(chan struct{}),
 		held: residue{tokens: make([]int32, 0, cfg.Context)},
 	}
-	w.lane = &lane{Cache: d.Cache, turn: d.Turn, progress: &w.progress}
+	w.lane = &lane{Cache: d.Cache, turn: d.Turn, cores: d.Cores, progress: &w.progress}
 	w.branches = newBrancher(w.lane, cfg, d.Vocabulary)
 	w.doing.Store(&activity{state: stateIdle})
 	return w, nil
