@@ -67,6 +67,7 @@ func (r *row) fromText(text string) any {
 		if b, err := strconv.ParseBool(text); err == nil {
 			return b
 		}
+	case TypeString:
 	}
 	return text
 }

@@ -210,8 +210,11 @@ func TestUsesLookahead(t *testing.T) {
 		period  float64
 		want    bool
 	}{
-		{"auto", nil, 0, false}, {"auto", &alpha, 0, true}, {"auto", nil, 16, true},
-		{"plain", &alpha, 16, false}, {"lookahead", nil, 0, true},
+		{"auto", nil, 0, false},
+		{"auto", &alpha, 0, true},
+		{"auto", nil, 16, true},
+		{"plain", &alpha, 16, false},
+		{"lookahead", nil, 0, true},
 	} {
 		p := sampler.Defaults()
 		p.Decoder, p.Alpha, p.WavePeriod = c.decoder, c.alpha, c.period

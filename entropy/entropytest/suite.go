@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -148,7 +149,7 @@ func leavesRest(t *testing.T, s entropy.Source) {
 	if _, err := s.Draw(t.Context(), buf[16:48]); err != nil {
 		t.Fatal(err)
 	}
-	rest := append(buf[:16:16], buf[48:]...)
+	rest := slices.Concat(buf[:16], buf[48:])
 	if !bytes.Equal(rest, bytes.Repeat([]byte{0xa5}, 32)) {
 		t.Errorf("wrote outside its buffer: %x", rest)
 	}

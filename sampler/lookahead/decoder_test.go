@@ -186,9 +186,17 @@ func TestExponents(t *testing.T) {
 		curve       string
 		alpha, a, b float64
 	}{
-		{"article", -1, 1, 0}, {"article", -0.5, 1, 0.5}, {"article", 0, 1, 1}, {"article", 0.3, 0.7, 1}, {"article", 1, 0, 1},
-		{"crossfade", -1, 1, 0}, {"crossfade", 0, 0.5, 0.5}, {"crossfade", 1, 0, 1},
-		{"seed", -1, 2, 0}, {"seed", 0, 1, 1}, {"seed", 1, 0, 2},
+		{"article", -1, 1, 0},
+		{"article", -0.5, 1, 0.5},
+		{"article", 0, 1, 1},
+		{"article", 0.3, 0.7, 1},
+		{"article", 1, 0, 1},
+		{"crossfade", -1, 1, 0},
+		{"crossfade", 0, 0.5, 0.5},
+		{"crossfade", 1, 0, 1},
+		{"seed", -1, 2, 0},
+		{"seed", 0, 1, 1},
+		{"seed", 1, 0, 2},
 	} {
 		if a, b := lookahead.Exponents(c.curve, c.alpha); a != c.a || b != c.b {
 			t.Errorf("%s at %v: a %v, b %v, want %v, %v", c.curve, c.alpha, a, b, c.a, c.b)
