@@ -100,7 +100,7 @@ func (b *bed) close() {
 }
 
 // worker makes one worker as the engine process does.
-func (b *bed) worker(index int, turn *worker.Turn) (*worker.Worker, error) {
+func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker.Worker, error) {
 	size := max(len(b.prompt)+b.cfg.Tokens+1, 256)
 	c, err := b.model.NewContext(engine.ContextConfig{
 		Context: size + b.cfg.Group + 2, Batch: chunk, UBatch: chunk, Sequences: 3 + b.cfg.Group, Outputs: 3 + b.cfg.Group,
@@ -114,7 +114,7 @@ func (b *bed) worker(index int, turn *worker.Turn) (*worker.Worker, error) {
 		Index: index, Context: size, Group: b.cfg.Group, Chunk: chunk, MinPiece: 64,
 		Memory: info.Memory, Window: info.Window, ForkOK: true,
 	}, worker.Deps{
-		Cache: worker.NewCache(c), Turn: turn, Vocabulary: info.Vocabulary, Language: b.lang,
+		Cache: worker.NewCache(c), Turn: turn, Cores: cores, Vocabulary: info.Vocabulary, Language: b.lang,
 		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,
 	})
 }
@@ -123,11 +123,11 @@ func (b *bed) worker(index int, turn *worker.Turn) (*worker.Worker, error) {
 func (b *bed) withWorkers(ctx context.Context, n int, f func(context.Context, []*worker.Worker) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	gate := &worker.Gate{}
+	gate, cores := &worker.Gate{}, worker.NewCores(b.cfg.Threads)
 	var g errgroup.Group
 	workers := make([]*worker.Worker, n)
 	for i := range workers {
-		w, err := b.worker(i, gate.Join())
+		w, err := b.worker(i, gate.Join(), cores)
 		if err != nil {
 			cancel()
 			return errors.Join(err, g.Wait())
