@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func DefaultConfig() Config {
 // Validate reports what can't be. The engine checks the sizes against the model.
 func (c *Config) Validate() error {
 	if c.ID == "" {
-		return fmt.Errorf("model has no id")
+		return errors.New("model has no id")
 	}
 	if c.Model == "" {
 		return fmt.Errorf("model %s has no path", c.ID)
@@ -59,8 +60,12 @@ func (c *Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"workers", c.Workers}, {"context", c.Context}, {"threads", c.Threads},
-		{"group", c.Group}, {"chunk", c.Chunk}, {"poll", c.Poll},
+		{"workers", c.Workers},
+		{"context", c.Context},
+		{"threads", c.Threads},
+		{"group", c.Group},
+		{"chunk", c.Chunk},
+		{"poll", c.Poll},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("model %s: %s is %d; it can't be negative", c.ID, n.name, n.value)
@@ -70,8 +75,14 @@ func (c *Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"wait_ready", c.WaitReady}, {"stall_timeout", c.StallTimeout}, {"start_timeout", c.StartTimeout}, {"load_timeout", c.LoadTimeout},
-		{"grace", c.Grace}, {"backoff_min", c.BackoffMin}, {"backoff_max", c.BackoffMax}, {"healthy", c.Healthy},
+		{"wait_ready", c.WaitReady},
+		{"stall_timeout", c.StallTimeout},
+		{"start_timeout", c.StartTimeout},
+		{"load_timeout", c.LoadTimeout},
+		{"grace", c.Grace},
+		{"backoff_min", c.BackoffMin},
+		{"backoff_max", c.BackoffMax},
+		{"healthy", c.Healthy},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("model %s: %s is %v; it takes more than 0", c.ID, d.name, d.value)

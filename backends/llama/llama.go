@@ -78,6 +78,7 @@ func (b *Backend) publicState(s state) string {
 		return "ready"
 	case stateFailed, stateStopping:
 		return "failed"
+	case stateStarting, stateLoading, stateBackoff:
 	}
 	if b.served.Load() || b.restarts.Load() > 0 {
 		return "restarting"
@@ -103,6 +104,7 @@ func (b *Backend) ready(ctx context.Context) (*snapshot, error) {
 			return s, nil
 		case stateFailed, stateStopping:
 			return nil, b.unavailable(s)
+		case stateStarting, stateLoading, stateBackoff:
 		}
 		select {
 		case <-s.changed:

@@ -51,7 +51,8 @@ func (p *program) Launch(socket string) (Process, error) {
 	if p.level != "" {
 		args = append(args, "--log-level", p.level)
 	}
-	cmd := exec.Command(p.path, args...)
+	// No context: how a process is ended, politely first, is the supervisor's.
+	cmd := exec.CommandContext(context.Background(), p.path, args...)
 	// A group of its own: a Ctrl-C at the terminal is for the gateway, which still has answers to finish.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()

@@ -10,9 +10,9 @@ import (
 
 func TestBackoff(t *testing.T) {
 	o := backoff{least: 200 * time.Millisecond, most: 10 * time.Second, healthy: time.Minute}
-	for i, want := range []time.Duration{200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
-		if got := o.next(time.Second, 1); got != want*time.Millisecond {
-			t.Errorf("pause %d: %v, want %v", i, got, want*time.Millisecond)
+	for i, want := range []int64{200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
+		if got := o.next(time.Second, 1).Milliseconds(); got != want {
+			t.Errorf("pause %d: %d ms, want %d", i, got, want)
 		}
 	}
 	if got := o.next(time.Second, 0); got != 5*time.Second {
@@ -32,8 +32,12 @@ func TestWatchdog(t *testing.T) {
 		st    *pb.StatsResponse
 		want  bool
 	}{
-		{10 * time.Second, idle(0), false}, {20 * time.Second, idle(59), false}, {30 * time.Second, nil, false},
-		{79 * time.Second, nil, false}, {80 * time.Second, nil, true}, {81 * time.Second, idle(60), true},
+		{10 * time.Second, idle(0), false},
+		{20 * time.Second, idle(59), false},
+		{30 * time.Second, nil, false},
+		{79 * time.Second, nil, false},
+		{80 * time.Second, nil, true},
+		{81 * time.Second, idle(60), true},
 	} {
 		if got := d.stuck(start.Add(c.after), c.st); got != c.want {
 			t.Errorf("after %v: stuck is %v", c.after, got)

@@ -3,7 +3,6 @@ package llama
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -138,7 +137,7 @@ func fakeBackend(t *testing.T, s *script) *Backend {
 	cfg.ID, cfg.Model = "fake", "fake.gguf"
 	cfg.BackoffMin, cfg.BackoffMax, cfg.Grace = time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 	cfg.StallTimeout, cfg.WaitReady = 100*time.Millisecond, 5*time.Second
-	b, err := New(cfg, Deps{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Launcher: s})
+	b, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Launcher: s})
 	if err != nil {
 		t.Fatal(err)
 	}

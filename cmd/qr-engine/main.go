@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,8 +26,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
 		report(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -69,7 +71,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // listen makes the socket, for this user alone, in a directory for this user alone.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if path == "" {
-		return nil, fmt.Errorf("no socket: give --socket PATH")
+		return nil, errors.New("no socket: give --socket PATH")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make socket directory: %w", err)

@@ -47,6 +47,7 @@ func codeOf(k backends.Kind) codes.Code {
 		return codes.Unavailable
 	case backends.KindLost:
 		return codes.Aborted
+	case backends.KindInternal:
 	}
 	return codes.Internal
 }

@@ -102,8 +102,12 @@ func newPlan(req *pb.LoadRequest, info engine.ModelInfo) (plan, error) {
 		name          string
 		value, lo, hi int
 	}{
-		{"workers", p.workers, 1, maxWorkers}, {"context", p.context, 1, maxContext}, {"threads", p.threads, 1, maxThreads},
-		{"poll", p.poll, 0, 100}, {"group", p.group, 1, worker.MaxGroup}, {"chunk", p.chunk, 64, 4096},
+		{"workers", p.workers, 1, maxWorkers},
+		{"context", p.context, 1, maxContext},
+		{"threads", p.threads, 1, maxThreads},
+		{"poll", p.poll, 0, 100},
+		{"group", p.group, 1, worker.MaxGroup},
+		{"chunk", p.chunk, 64, 4096},
 	} {
 		if c.value < c.lo || c.value > c.hi {
 			return plan{}, invalid(c.name, fmt.Sprintf("%s is %d; it takes %d to %d", c.name, c.value, c.lo, c.hi))

@@ -12,8 +12,8 @@ const (
 // activity is an immutable note of what a worker is doing.
 type activity struct{ state, request string }
 
-// WorkerStats describes one worker as it is now.
-type WorkerStats struct {
+// Activity describes one worker as it is now.
+type Activity struct {
 	State   string // idle, prompt or decode
 	Request string // id, or empty
 	Used    int    // tokens in the cache, candidates not counted
@@ -22,7 +22,7 @@ type WorkerStats struct {
 
 // Stats describes a pool as it is now.
 type Stats struct {
-	Workers []WorkerStats
+	Workers []Activity
 	Decodes uint64        // that have ended
 	Tokens  uint64        // chosen
 	Peeks   uint64        // candidates evaluated
@@ -36,7 +36,7 @@ func (p *Pool) Stats(now time.Time) Stats {
 	busy := false
 	for _, w := range p.workers {
 		doing := w.doing.Load()
-		s.Workers = append(s.Workers, WorkerStats{
+		s.Workers = append(s.Workers, Activity{
 			State: doing.state, Request: doing.request, Used: int(w.used.Load()), Cells: w.cfg.Context,
 		})
 		s.Decodes += w.progress.decodes.Load()

@@ -56,9 +56,12 @@ type answered struct {
 	*backends.Result
 }
 
-func do(t testing.TB, w interface {
+// doer is a worker or a pool.
+type doer interface {
 	Do(context.Context, *Job, func(backends.Event) error) (*backends.Result, error)
-}, job *Job) answered {
+}
+
+func do(t testing.TB, w doer, job *Job) answered {
 	t.Helper()
 	a, err := try(t.Context(), w, job)
 	if err != nil {
@@ -67,9 +70,7 @@ func do(t testing.TB, w interface {
 	return a
 }
 
-func try(ctx context.Context, w interface {
-	Do(context.Context, *Job, func(backends.Event) error) (*backends.Result, error)
-}, job *Job) (a answered, err error) {
+func try(ctx context.Context, w doer, job *Job) (a answered, err error) {
 	var text strings.Builder
 	a.Result, err = w.Do(ctx, job, func(e backends.Event) error {
 		a.events++
@@ -243,7 +244,7 @@ func TestEndings(t *testing.T) {
 	job := seeded(prompt(20, 1), 5, 60)
 	job.Stops = []string{stop}
 	cut := do(t, w, job)
-	if want := whole.text[:strings.Index(whole.text, stop)]; cut.text != want || cut.Reason != backends.ReasonStop {
+	if want, _, _ := strings.Cut(whole.text, stop); cut.text != want || cut.Reason != backends.ReasonStop {
 		t.Errorf("stopped at %q: got %q, %s; want %q", stop, cut.text, cut.Reason, want)
 	}
 	job.IncludeStop = true
