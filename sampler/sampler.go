@@ -42,7 +42,8 @@ func NeedsU(p *Params) bool { return p.Temperature > 0 && p.TopK != 1 && p.TopP 
 // Choose picks a token of row, which has one logit per token and is not changed. Steps, in this order: banned ids are taken out, logits
 // divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. The survivors stand by
 // descending probability, the lower id first where two are equal, and the first whose running share reaches u is chosen: u near 0 is
-// the most probable token, u near 1 the least. A logit that is not finite counts as absent; where none is left the error is
+// the most probable token, u near 1 the least. A logit that is not finite counts as absent, and so does
+// a probability under e^-700 of the largest; where none is left the error is
 // [ErrNoCandidates]. u lies in (0,1) and is not read where [NeedsU] says so.
 func (s *Sampler) Choose(row []float32, ban *Mask, p *Params, u float64) (Draw, error) {
 	if len(row) != s.nVocab {
@@ -145,8 +146,9 @@ func (s *Sampler) weigh(p *Params) (total float64) {
 	s.prob = s.prob[:0]
 	largest := float64(s.keys[0].Value())
 	for _, k := range s.keys {
-		q := math.Exp((float64(k.Value()) - largest) / p.Temperature)
-		if q < p.MinP || q == 0 {
+		x := (float64(k.Value()) - largest) / p.Temperature
+		q := math.Exp(x)
+		if q < p.MinP || x < vec.Floor {
 			break
 		}
 		s.prob = append(s.prob, q)

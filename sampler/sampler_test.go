@@ -52,7 +52,7 @@ func reference(row []float32, ban *sampler.Mask, p *sampler.Params, u float64) (
 		if p.Temperature > 0 {
 			cs[i].q = math.Exp((cs[i].v - cs[0].v) / p.Temperature)
 		}
-		if cs[i].q < p.MinP {
+		if cs[i].q < p.MinP || cs[i].q < math.Exp(-700) {
 			cs = cs[:i]
 			break
 		}

@@ -17,12 +17,14 @@ const (
 	round = 6755399441055744.0
 	// roundBits is round as bits; the low bits of round+n are those of n.
 	roundBits = 0x4338000000000000
-	// tiny is where e^x ends: below e^-700 a probability is 0.
-	tiny = -700 * perNat
+	tiny      = Floor * perNat
 
 	bucketBits = 5 // 32 units, about 0.022 nats a bucket
 	nBuckets   = 2048
 )
+
+// Floor is where e^x ends: what is further below the largest has no probability.
+const Floor = -700.0
 
 type bucket struct {
 	mass  float64
