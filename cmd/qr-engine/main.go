@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return fmt.Errorf("read flags: %w", err)
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level})).With("source", "qr-engine")
-	if err := engine.Init(level); err != nil {
+	if err := engine.Init(llamaLevel(level)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	l, err := listen(ctx, *socket)
@@ -66,6 +66,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		cancel()
 	}()
 	return svc.Run(ctx, l)
+}
+
+// llamaLevel is the lowest level of llama.cpp's own lines: it tells at INFO what others tell at DEBUG.
+func llamaLevel(level slog.Level) slog.Level {
+	if level <= slog.LevelDebug {
+		return level
+	}
+	return max(level, slog.LevelWarn)
 }
 
 // listen makes the socket, for this user alone, in a directory for this user alone.

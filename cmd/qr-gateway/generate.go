@@ -67,8 +67,9 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer) error {
 	cfg.ID, cfg.Binary, cfg.Model, cfg.Workers = filepath.Base(g.model), g.engine, g.model, 1
 	level := slog.LevelError
 	if g.verbose {
-		level = slog.LevelInfo
+		level = slog.LevelDebug
 	}
+	cfg.LogLevel = level.String()
 	backend, err := llama.New(cfg, llama.Deps{Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))})
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type models []served
 func newModels(cfg config.Config, log *slog.Logger) (models, error) {
 	var all models
 	for _, m := range cfg.Models {
-		b, err := newBackend(m, cfg.Engine, log)
+		b, err := newBackend(m, cfg, log)
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func newModels(cfg config.Config, log *slog.Logger) (models, error) {
 	return all, nil
 }
 
-func newBackend(m config.Model, e config.Engine, log *slog.Logger) (backends.Backend, error) {
+func newBackend(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
 	switch m.Backend {
 	case config.BackendFake:
 		c := fake.DefaultConfig()
@@ -54,17 +54,17 @@ func newBackend(m config.Model, e config.Engine, log *slog.Logger) (backends.Bac
 		}
 		return fake.New(c, fake.Deps{})
 	case config.BackendLlama:
-		return llama.New(llamaConfig(m, e), llama.Deps{Log: log})
+		return llama.New(llamaConfig(m, cfg), llama.Deps{Log: log})
 	}
 	return nil, fmt.Errorf("model %s: backend %q is not one of llama, fake", m.ID, m.Backend)
 }
 
-func llamaConfig(m config.Model, e config.Engine) llama.Config {
+func llamaConfig(m config.Model, cfg config.Config) llama.Config {
 	c := llama.DefaultConfig()
-	c.ID, c.Description, c.Binary, c.Model = m.ID, m.Description, e.Binary, m.Path
+	c.ID, c.Description, c.Binary, c.Model = m.ID, m.Description, cfg.Engine.Binary, m.Path
 	c.Workers, c.Context, c.Threads, c.Group, c.Chunk = m.Workers, m.Context, m.Threads, m.Group, m.Chunk
 	c.GPULayers, c.FlashAttention, c.KVType, c.Poll = m.GPULayers, m.FlashAttention, m.KVType, m.Poll
-	c.WaitReady, c.StallTimeout = e.WaitReady, e.StallTimeout
+	c.WaitReady, c.StallTimeout, c.LogLevel = cfg.Engine.WaitReady, cfg.Engine.StallTimeout, cfg.Log.Level
 	return c
 }
 

@@ -169,7 +169,7 @@ func (b *builder) response(report worker.Report) *pb.LoadResponse {
 // announce logs the start-up lines.
 func (s *Service) announce(r *pb.LoadResponse, p plan) {
 	s.deps.Log.Info("model loaded",
-		"model", r.Description, "architecture", r.Architecture, "memory", r.Memory, "vocabulary", r.Vocabulary,
+		"description", r.Description, "architecture", r.Architecture, "memory", r.Memory, "vocabulary", r.Vocabulary,
 		"context_per_request", r.Context, "trained_context", r.TrainedContext, "workers", r.Workers, "threads", r.Threads,
 		"group", p.group, "chunk", p.chunk, "gpu", p.gpu, "engine", r.EngineVersion)
 	for _, line := range r.SelfTest {

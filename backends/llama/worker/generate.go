@@ -139,10 +139,21 @@ func (r *run) finish() error {
 // result is the account of the finished run.
 func (r *run) result(reason string) *backends.Result {
 	s := backends.DecodeStats{Worker: r.w.cfg.Index, PromptMS: millis(r.begun, r.first), DecodeMS: millis(r.first, time.Now())}
-	s.EntropySource, s.USource, s.EntropyBytes = r.noise.Info()
+	s.EntropySource, s.USource = "none", "none"
+	if drawsNumbers(&r.job.Params) {
+		s.EntropySource, s.USource, s.EntropyBytes = r.noise.Info()
+	}
 	r.choose.stats(&s)
 	usage := backends.Usage{PromptTokens: len(r.job.Tokens), CompletionTokens: r.count, CachedTokens: r.cached}
 	return &backends.Result{Reason: reason, Usage: usage, Stats: s}
+}
+
+// drawsNumbers reports whether anything about a token is left to chance.
+func drawsNumbers(p *sampler.Params) bool {
+	if p.UsesLookahead() {
+		return p.LookaheadChoice == sampler.ChoiceSample && p.Temperature > 0
+	}
+	return sampler.NeedsU(p)
 }
 
 func millis(from, to time.Time) float64 { return float64(to.Sub(from).Microseconds()) / 1000 }
