@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,5 +76,7 @@ func takes(f sampler.Field) string {
 	case f.Key == "qr_seed":
 		return "integer, 64 bits"
 	}
-	return fmt.Sprintf("%s from %v to %v", f.Type, f.Min, f.Max)
+	return fmt.Sprintf("%s from %s to %s", f.Type, decimal(f.Min), decimal(f.Max))
 }
+
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
