@@ -254,3 +254,16 @@ func BenchmarkChoose(b *testing.B) {
 		}
 	}
 }
+
+// TestLargeTopK holds the limits that are found in the histogram.
+func TestLargeTopK(t *testing.T) {
+	row, p := bell(5000, 2), sampler.Defaults()
+	s := sampler.New(len(row))
+	for _, k := range []int{1025, 1200, 4999, 5000, 1e6} {
+		p.TopK = k
+		d, err := s.Choose(row, nil, &p, 1-1e-12)
+		if want := min(k, len(row)); err != nil || d.Candidates != want || d.Rank != want-1 {
+			t.Errorf("top-k %d: got %+v, error %v, want the last of %d", k, d, err, want)
+		}
+	}
+}

@@ -123,6 +123,49 @@ func TestEndOfText(t *testing.T) {
 	}
 }
 
+// Where nothing that follows has any entropy, the choice is plain sampling at the temperature.
+func TestZeroScoresFollowProbability(t *testing.T) {
+	row := []float32{0, -0.5, -1, -2}
+	for _, mode := range []string{"lazy", "full", "bounded", "full_inverse"} {
+		p := argmaxParams(0.3)
+		p.LookaheadChoice, p.Lookahead, p.Temperature = sampler.ChoiceSample, mode, 0.7
+		law, sum := map[int32]float64{}, 0.0
+		for i, v := range row {
+			law[int32(i)] = math.Exp(float64(v) / p.Temperature)
+			sum += law[int32(i)]
+		}
+		for i := range law {
+			law[i] /= sum
+		}
+		e := &rows{group: 4, after: map[int32][]float32{0: sharp(), 1: sharp(), 2: sharp(), 3: sharp()}}
+		d, err := lookahead.New(4, lookahead.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := map[int32]int{}
+		for seed := range int64(draws) {
+			st := lookahead.Step{Row: row, Params: p, Noise: sampler.NewSeeded(seed), Eval: e}
+			out, err := d.Next(context.Background(), &st)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[out.Token]++
+		}
+		follows(t, mode, counts, law)
+	}
+}
+
+// The divisor of the entropy is ln n even where the vocabulary has fewer tokens.
+func TestEntropyDivisor(t *testing.T) {
+	p := argmaxParams(1)
+	p.LookaheadN = 1000
+	e := &rows{group: 4, after: map[int32][]float32{0: flat(), 1: sharp(), 2: sharp(), 3: sharp()}}
+	out, err := next(t, lookahead.Step{Row: []float32{1, 1, 1, 1}, Params: p, Eval: e})
+	if want := math.Log(4) / math.Log(1000); err != nil || math.Abs(out.H-want) > 1e-12 {
+		t.Errorf("got %+v, error %v, want an entropy of %v", out, err, want)
+	}
+}
+
 func TestBannedTokensShapeTheFutureOnly(t *testing.T) {
 	e := &rows{group: 4, after: map[int32][]float32{1: flat(), 2: sharp(), 3: sharp()}}
 	out, err := next(t, lookahead.Step{Row: []float32{9, 1, 1, 1}, Params: argmaxParams(0), Eval: e, Ban: sampler.NewMask(0)})

@@ -94,3 +94,33 @@ func sameText(t *testing.T, quick, all string) {
 		}
 	})
 }
+
+// TestBoundedAtEveryNumber walks through the unit interval, so that each edge between two tokens is met from both sides.
+func TestBoundedAtEveryNumber(t *testing.T) {
+	const vocab, grid = 60, 300
+	m := lookaheadtest.NewModel(lookaheadtest.Shape{Vocab: vocab})
+	d, err := lookahead.New(vocab, lookahead.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, alpha := sampler.Defaults(), 0.3
+	p.Alpha = &alpha
+	at := func(e *lookaheadtest.Evaluator, text uint64, mode string, u float64) int32 {
+		e.Restart(text)
+		p.Lookahead = mode
+		out, err := d.Next(context.Background(), &lookahead.Step{Row: e.Row(), Params: &p, Noise: fixed(u), Eval: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Token
+	}
+	for text := range uint64(12) {
+		e := lookaheadtest.New(m, text, 3)
+		for i := range grid {
+			u := (float64(i) + 0.5) / grid
+			if a, b := at(e, text, sampler.ModeBounded, u), at(e, text, sampler.ModeFullInverse, u); a != b {
+				t.Fatalf("text %d, number %v: bounded chose %d, full_inverse %d", text, u, a, b)
+			}
+		}
+	}
+}
