@@ -23,6 +23,8 @@ const (
 	// The engine's socket appears within milliseconds: the connection is tried again at once, not after gRPC's usual second.
 	redialMin = 10 * time.Millisecond
 	redialMax = 200 * time.Millisecond
+	// maxSocketDir leaves room for the socket's name: systems allow paths of about 104 bytes.
+	maxSocketDir = 90
 	// firstLives is how many engines may die before one of them has served the model.
 	firstLives = 3
 )
@@ -38,6 +40,9 @@ func (b *Backend) Run(ctx context.Context) error {
 		return fmt.Errorf("make socket directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if len(dir) > maxSocketDir {
+		return fmt.Errorf("make socket directory: %s is too long for a socket's path; set TMPDIR to a shorter one", dir)
+	}
 	wait := backoff{least: b.cfg.BackoffMin, most: b.cfg.BackoffMax, healthy: b.cfg.Healthy}
 	for n := 1; ; n++ {
 		begun := time.Now()
