@@ -43,17 +43,13 @@ gateway: ## build bin/qr-gateway (pure Go)
 	@CGO_ENABLED=0 $(go_build) -o bin/qr-gateway ./cmd/qr-gateway
 
 engine: ## build libqrllama.so and bin/qr-engine
-	@lib=$$(.ci/engine-lib); env=$$(.ci/engine-env); eval "$$env"; \
-	mkdir -p bin; \
-	for file in "$$lib"/libqrllama.*; do \
-		cmp -s "$$file" "bin/$${file##*/}" || { cp "$$file" "bin/.$${file##*/}" && mv "bin/.$${file##*/}" "bin/$${file##*/}"; }; \
-	done; \
+	@env=$$(.ci/engine-env); eval "$$env"; \
 	$(go_build) -tags llama -o bin/qr-engine ./cmd/qr-engine
 
 engine-lib: ## build libqrllama.so in the cache and print its directory
 	@.ci/engine-lib
 
-engine-env: ## print the cgo settings: eval "$(make -s engine-env)"
+engine-env: ## put libqrllama.so into bin/ and print the cgo settings: eval "$(make -s engine-env)"
 	@.ci/engine-env
 
 test-env: ## print what the tests need to know: eval "$(make -s test-env)"

@@ -3,7 +3,8 @@
 package engine
 
 /*
-#cgo LDFLAGS: -lqrllama
+#cgo CFLAGS: -I${SRCDIR}/../csrc
+#cgo LDFLAGS: -L${SRCDIR}/../../../bin -lqrllama -Wl,-rpath,$ORIGIN -Wl,-rpath,${SRCDIR}/../../../bin
 #include <stdlib.h>
 #include "qr.h"
 */
