@@ -19,6 +19,7 @@ type builder struct {
 	pools   []*engine.ThreadPool
 	caches  []worker.Cache
 	workers []*worker.Worker
+	cost    []float64 // of batches of candidates
 }
 
 // build makes the contexts, tests the first, and makes the workers.
@@ -38,6 +39,12 @@ func (b *builder) build(ctx context.Context, d Deps) (worker.Report, error) {
 	report, err := worker.SelfTest(ctx, b.caches[0], b.plan.group, b.ordinary())
 	if err != nil {
 		return worker.Report{}, err
+	}
+	if report.ForkOK {
+		if b.cost, err = worker.MeasureCost(ctx, b.caches[0], b.plan.group, b.ordinary()); err != nil {
+			return worker.Report{}, err
+		}
+		d.Log.Info("cost of a batch of candidates, in decodes of one", "cost", fmt.Sprintf("%.2f", b.cost))
 	}
 	return report, b.makeWorkers(report)
 }
@@ -97,7 +104,7 @@ func (b *builder) makeWorkers(report worker.Report) error {
 		d.Cache, d.Turn = c, b.gate.Join()
 		w, err := worker.New(worker.Config{
 			Index: i, Context: b.plan.context, Group: b.plan.group, Chunk: b.plan.chunk, MinPiece: b.plan.minPiece,
-			Memory: b.info.Memory, Window: b.info.Window, ForkOK: report.ForkOK,
+			Memory: b.info.Memory, Window: b.info.Window, ForkOK: report.ForkOK, Cost: b.cost,
 		}, d)
 		if err != nil {
 			return err

@@ -60,7 +60,11 @@ func (t *selfTest) plain(ctx context.Context) ([][]float32, error) {
 	if err := t.feed(ctx, t.prompt, 0); err != nil {
 		return nil, err
 	}
-	return t.decode(ctx, []cell{{t.token[0], testPrompt, 0}})
+	t.lane.Reset()
+	if err := t.lane.Add(t.token[0], testPrompt, 0, true); err != nil {
+		return nil, err
+	}
+	return t.decode(ctx, 1)
 }
 
 // paired decodes the prompt's last token and the candidate in one batch: the model's own noise, without any fork.
@@ -69,7 +73,14 @@ func (t *selfTest) paired(ctx context.Context) ([][]float32, error) {
 	if err := t.feed(ctx, t.prompt[:last], 0); err != nil {
 		return nil, err
 	}
-	rows, err := t.decode(ctx, []cell{{t.prompt[last], last, 0}, {t.token[0], testPrompt, 0}})
+	t.lane.Reset()
+	if err := t.lane.Add(t.prompt[last], last, 0, true); err != nil {
+		return nil, err
+	}
+	if err := t.lane.Add(t.token[0], testPrompt, 0, true); err != nil {
+		return nil, err
+	}
+	rows, err := t.decode(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +101,24 @@ func (t *selfTest) forks(ctx context.Context, token func(i int) int32) ([][]floa
 	if err := t.feed(ctx, t.prompt, 0); err != nil {
 		return nil, err
 	}
-	cells := make([]cell, t.group)
-	for i := range cells {
-		if err := t.lane.SeqCopy(0, i+1, -1, -1); err != nil {
-			return nil, err
-		}
-		cells[i] = cell{token(i), testPrompt, i + 1}
+	if err := t.fork(t.group, token); err != nil {
+		return nil, err
 	}
-	return t.decode(ctx, cells)
+	return t.decode(ctx, t.group)
 }
 
-// cell is a token to decode at a place of a sequence.
-type cell struct {
-	token    int32
-	pos, seq int
+// fork fills the batch with n candidates, each on a copy of the prompt.
+func (t *selfTest) fork(n int, token func(i int) int32) error {
+	t.lane.Reset()
+	for i := range n {
+		if err := t.lane.SeqCopy(0, i+1, -1, -1); err != nil {
+			return err
+		}
+		if err := t.lane.Add(token(i), testPrompt, i+1, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *selfTest) feed(ctx context.Context, tokens []int32, seq int) error {
@@ -116,18 +131,12 @@ func (t *selfTest) feed(ctx context.Context, tokens []int32, seq int) error {
 	return t.lane.decode(ctx)
 }
 
-// decode returns a copy of the row of every cell.
-func (t *selfTest) decode(ctx context.Context, cells []cell) ([][]float32, error) {
-	t.lane.Reset()
-	for _, c := range cells {
-		if err := t.lane.Add(c.token, c.pos, c.seq, true); err != nil {
-			return nil, err
-		}
-	}
+// decode decodes the batch, n tokens with a row each, and returns copies of the rows.
+func (t *selfTest) decode(ctx context.Context, n int) ([][]float32, error) {
 	if err := t.lane.decode(ctx); err != nil {
 		return nil, err
 	}
-	rows := make([][]float32, len(cells))
+	rows := make([][]float32, n)
 	for i := range rows {
 		row, err := t.lane.Logits(i)
 		if err != nil {

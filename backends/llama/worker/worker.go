@@ -40,6 +40,7 @@ type Config struct {
 	Memory   engine.Memory // of the model
 	Window   int           // tokens that sliding-window layers see
 	ForkOK   bool          // the self-test found forks right
+	Cost     []float64     // as MeasureCost found it; empty: lookahead's own. Seeded requests always use its own
 }
 
 // Validate checks the sizes.
@@ -123,7 +124,7 @@ func New(cfg Config, d Deps) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure worker %d: %w", cfg.Index, err)
 	}
-	dec, err := lookahead.New(d.Vocabulary, lookahead.Config{})
+	dec, err := lookahead.New(d.Vocabulary, lookahead.Config{Cost: cfg.Cost})
 	if err != nil {
 		return nil, fmt.Errorf("make decoder: %w", err)
 	}
