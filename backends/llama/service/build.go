@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/backends/llama/worker"
@@ -44,9 +45,17 @@ func (b *builder) build(ctx context.Context, d Deps) (worker.Report, error) {
 		if b.cost, err = worker.MeasureCost(ctx, b.caches[0], b.plan.group, b.ordinary()); err != nil {
 			return worker.Report{}, err
 		}
-		d.Log.Info("cost of a batch of candidates, in decodes of one", "cost", fmt.Sprintf("%.2f", b.cost))
+		b.announceCost(d.Log)
 	}
 	return report, b.makeWorkers(report)
+}
+
+func (b *builder) announceCost(log *slog.Logger) {
+	if b.cost == nil {
+		log.Info("the machine is too busy to measure batches of candidates; the built-in cost table is used")
+		return
+	}
+	log.Info("cost of a batch of candidates, in decodes of one", "cost", fmt.Sprintf("%.2f", b.cost))
 }
 
 // makeThreads makes the one pool of threads and the gate that CPU workers share. Workers of a GPU may decode at once.

@@ -3,25 +3,38 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// costReps is how often a batch is timed. The quickest counts: whatever else the machine does only adds.
-const costReps = 3
+const (
+	// costReps is how often a batch is timed. The quickest counts: whatever else the machine does only adds.
+	costReps = 4
+	// steady is how much longer than the quickest the middle one may take. On a busy machine a table would tell of its
+	// other work, long after that has ended.
+	steady = 1.2
+)
 
 // MeasureCost times batches of 1 to group candidates on an empty cache and returns their cost in units of the first, for
-// lookahead.Config: what a batch saves depends on the model and the machine. The cache is empty again afterwards.
+// lookahead.Config: what a batch saves depends on the model and the machine. It returns nil when the machine is too busy to
+// tell. The cache is empty again afterwards.
 func MeasureCost(ctx context.Context, c Cache, group int, ordinary []int32) ([]float64, error) {
 	t := &selfTest{lane: &lane{Cache: c, progress: &Progress{}}, group: group}
 	t.prompt, t.token = sample(ordinary, testPrompt), sample(ordinary, group)
 	defer c.Clear()
+	if err := t.feed(ctx, t.prompt, 0); err != nil {
+		return nil, fmt.Errorf("decode prompt: %w", err)
+	}
 	var sizes []int
 	var times []time.Duration
 	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MaxGroup} {
 		n = min(n, group)
-		d, err := t.quickest(ctx, n)
+		d, calm, err := t.quickest(ctx, n)
 		if err != nil {
 			return nil, fmt.Errorf("time a batch of %d: %w", n, err)
+		}
+		if !calm {
+			return nil, nil
 		}
 		sizes, times = append(sizes, n), append(times, d)
 		if n == group {
@@ -31,26 +44,24 @@ func MeasureCost(ctx context.Context, c Cache, group int, ordinary []int32) ([]f
 	return costTable(sizes, times), nil
 }
 
-// quickest times a batch of n forks.
-func (t *selfTest) quickest(ctx context.Context, n int) (time.Duration, error) {
-	var best time.Duration
-	for rep := range costReps {
-		t.lane.Clear()
-		if err := t.feed(ctx, t.prompt, 0); err != nil {
-			return 0, err
-		}
+// quickest times a batch of n forks, and reports whether the times were much alike.
+func (t *selfTest) quickest(ctx context.Context, n int) (best time.Duration, calm bool, err error) {
+	var times [costReps]time.Duration
+	for rep := range times {
 		begun := time.Now()
 		if err := t.fork(n, func(i int) int32 { return t.token[i] }); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if err := t.lane.decode(ctx); err != nil {
-			return 0, err
+			return 0, false, err
 		}
-		if d := time.Since(begun); rep == 0 || d < best {
-			best = d
+		times[rep] = time.Since(begun)
+		if err := t.unfork(n); err != nil {
+			return 0, false, err
 		}
 	}
-	return best, nil
+	slices.Sort(times[:])
+	return times[0], float64(times[costReps/2]) <= steady*float64(times[0]), nil
 }
 
 // costTable fills in the sizes between those that were timed. A larger batch never counts as cheaper than a smaller one, nor

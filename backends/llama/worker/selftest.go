@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	testPrompt = 48 // tokens
+	testPrompt = 32 // tokens
 	// A fork may differ from plain decoding by this many times what two plain ways of decoding the same tokens differ by,
 	// or by this part of what different tokens differ by, whichever is more. A wrong state differs like a different token.
 	noiseFactor   = 4
@@ -27,15 +27,16 @@ func SelfTest(ctx context.Context, c Cache, group int, ordinary []int32) (Report
 	t := &selfTest{lane: &lane{Cache: c, progress: &Progress{}}, group: max(group, 2)}
 	t.prompt, t.token = sample(ordinary, testPrompt), sample(ordinary, testPrompt+t.group)[testPrompt:]
 	defer c.Clear()
-	var rows [4][][]float32
-	for i, measure := range []func(context.Context) ([][]float32, error){t.plain, t.paired, t.equal, t.siblings} {
+	var rows [3][][]float32
+	for i, measure := range []func(context.Context) ([][]float32, error){t.plain, t.paired, t.forks} {
 		c.Clear()
 		var err error
 		if rows[i], err = measure(ctx); err != nil {
 			return Report{}, fmt.Errorf("run self-test: %w", err)
 		}
 	}
-	return judge(rows[0][0], rows[1][0], rows[2], rows[3]), nil
+	equal, siblings := rows[2][:t.group], rows[2][t.group:]
+	return judge(rows[0][0], rows[1][0], equal, siblings), nil
 }
 
 // sample picks n tokens spread over the vocabulary.
@@ -87,24 +88,25 @@ func (t *selfTest) paired(ctx context.Context) ([][]float32, error) {
 	return rows[1:], nil
 }
 
-// equal decodes the same candidate in every fork.
-func (t *selfTest) equal(ctx context.Context) ([][]float32, error) {
-	return t.forks(ctx, func(int) int32 { return t.token[0] })
-}
-
-// siblings decodes a different candidate in every fork.
-func (t *selfTest) siblings(ctx context.Context) ([][]float32, error) {
-	return t.forks(ctx, func(i int) int32 { return t.token[i] })
-}
-
-func (t *selfTest) forks(ctx context.Context, token func(i int) int32) ([][]float32, error) {
+// forks decodes the same candidate in every fork, and then a different one in each.
+func (t *selfTest) forks(ctx context.Context) (rows [][]float32, err error) {
 	if err := t.feed(ctx, t.prompt, 0); err != nil {
 		return nil, err
 	}
-	if err := t.fork(t.group, token); err != nil {
-		return nil, err
+	for _, spread := range []int{0, 1} {
+		if err := t.fork(t.group, func(i int) int32 { return t.token[spread*i] }); err != nil {
+			return nil, err
+		}
+		some, err := t.decode(ctx, t.group)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.unfork(t.group); err != nil {
+			return nil, err
+		}
+		rows = append(rows, some...)
 	}
-	return t.decode(ctx, t.group)
+	return rows, nil
 }
 
 // fork fills the batch with n candidates, each on a copy of the prompt.
@@ -115,6 +117,16 @@ func (t *selfTest) fork(n int, token func(i int) int32) error {
 			return err
 		}
 		if err := t.lane.Add(token(i), testPrompt, i+1, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unfork drops n forks.
+func (t *selfTest) unfork(n int) error {
+	for i := range n {
+		if _, err := t.lane.SeqRemove(i+1, -1, -1); err != nil {
 			return err
 		}
 	}
