@@ -3,8 +3,7 @@
 package engine
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../csrc
-#cgo LDFLAGS: -L${SRCDIR}/../../../bin -lqrllama -Wl,-rpath,$ORIGIN -Wl,-rpath,${SRCDIR}/../../../bin
+#cgo LDFLAGS: -lqrllama -Wl,-rpath,$ORIGIN
 #include <stdlib.h>
 #include "qr.h"
 */
