@@ -37,7 +37,7 @@ run: build ## fetch, build and start the server on 127.0.0.1:8080
 build: ## build bin/qr-gateway and bin/qr-engine with all they need
 	@.ci/tools build
 	@.ci/model >/dev/null
-	@$(MAKE) engine gateway
+	@$(MAKE) gateway & gateway=$$!; $(MAKE) engine || { wait $$gateway; exit 1; }; wait $$gateway
 
 gateway: ## build bin/qr-gateway (pure Go)
 	@CGO_ENABLED=0 $(go_build) -o bin/qr-gateway ./cmd/qr-gateway
