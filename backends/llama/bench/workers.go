@@ -30,7 +30,7 @@ type Load struct {
 
 // Workers compares all workers at once with one alone, quiet and beside a process that never rests.
 func Workers(ctx context.Context, cfg Config, log *slog.Logger) (*Throughput, error) {
-	cfg.Workers = max(cfg.Workers, 2)
+	cfg.Workers, cfg.K = max(cfg.Workers, 2), max(cfg.K, 1)
 	b, err := open(cfg, log)
 	if err != nil {
 		return nil, err
