@@ -25,6 +25,7 @@ type Config struct {
 	Chunk          int    // prompt tokens of one decode; 0 is 256
 	GPULayers      int    // negative is all; ignored by a CPU build
 	FlashAttention bool   // slower for candidates on a CPU
+	CanonicalCells bool   // the way candidates are evaluated leaves no trace; slower
 	KVType         string // f16 or f32; empty is f16
 	Poll           int    // how long threads spin before they block, 0 to 100; 0 blocks at once
 
@@ -108,5 +109,6 @@ func (c *Config) loadRequest() *pb.LoadRequest {
 		ModelPath: c.Model, Workers: uint32(c.Workers), Context: uint32(c.Context), Threads: uint32(c.Threads),
 		Group: uint32(c.Group), Chunk: uint32(c.Chunk), GpuLayers: int32(c.GPULayers),
 		FlashAttention: c.FlashAttention, KvType: c.KVType, Poll: uint32(c.Poll),
+		CanonicalCells: c.CanonicalCells,
 	}
 }

@@ -39,6 +39,7 @@ func newBenchDecode() *cobra.Command {
 	cmd.Flags().Float64("min-p", 0.05, "relative cut before looking ahead")
 	cmd.Flags().Int("tokens", 256, "tokens per mode")
 	cmd.Flags().Bool("classic", true, "measure the classic method too; its cache is k+1 times as large")
+	cmd.Flags().Bool("canonical-cells", false, "put every token where it would be without looking ahead")
 	cmd.Flags().Bool("seeded", true, "seeded requests, whose tokens are compared; else system entropy")
 	return cmd
 }
@@ -78,7 +79,7 @@ func (f *benchFlags) run(cmd *cobra.Command, subcommand string) error {
 	var errs []error
 	for flag, key := range map[string]string{
 		"model": "model", "k": "k", "alpha": "alpha", "min-p": "min_p", "tokens": "tokens", "rounds": "rounds", "context": "context", "group": "group",
-		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded",
+		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded", "canonical-cells": "canonical_cells",
 	} {
 		if v := cmd.Flags().Lookup(flag); v != nil {
 			val, err := jsonValue(v.Value.Type(), v.Value.String())

@@ -64,6 +64,7 @@ func llamaConfig(m config.Model, cfg config.Config) llama.Config {
 	c.ID, c.Description, c.Binary, c.Model = m.ID, m.Description, cfg.Engine.Binary, m.Path
 	c.Workers, c.Context, c.Threads, c.Group, c.Chunk = m.Workers, m.Context, m.Threads, m.Group, m.Chunk
 	c.GPULayers, c.FlashAttention, c.KVType, c.Poll = m.GPULayers, m.FlashAttention, m.KVType, m.Poll
+	c.CanonicalCells = m.CanonicalCells
 	c.WaitReady, c.StallTimeout, c.LogLevel = cfg.Engine.WaitReady, cfg.Engine.StallTimeout, cfg.Log.Level
 	return c
 }

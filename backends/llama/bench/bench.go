@@ -34,6 +34,7 @@ type Config struct {
 	Threads int     `json:"threads"` //
 	Poll    int     `json:"poll"`    // busy-wait level, 0..100
 	Flash   bool    `json:"flash_attention"`
+	Canon   bool    `json:"canonical_cells"`
 	Classic bool    `json:"classic"` // measure the classic method too; its cache is k+1 times as large
 	Workers int     `json:"workers"` // for Workers only
 	Only    string  `json:"only"`    // measure this mode alone, if set
@@ -57,7 +58,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-const chunk = 256 // prompt tokens of one decode
+// Prompt tokens of one decode, and of the last one at least, as the engine has them.
+const chunk, minPiece = 256, 32
 
 // bed is a loaded model and all that the measured modes share.
 type bed struct {
@@ -103,7 +105,7 @@ func (b *bed) close() {
 func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker.Worker, error) {
 	size := max(len(b.prompt)+b.cfg.Tokens+1, 256)
 	c, err := b.model.NewContext(engine.ContextConfig{
-		Context: size + b.cfg.Group + 2, Batch: chunk, UBatch: chunk, Sequences: 3 + b.cfg.Group, Outputs: 3 + b.cfg.Group,
+		Context: size + b.cfg.Group + 2, Batch: chunk + minPiece, UBatch: chunk + minPiece, Sequences: 3 + b.cfg.Group, Outputs: 3 + b.cfg.Group,
 		Threads: b.cfg.Threads, FlashAttention: b.cfg.Flash, Unified: true, SWAFull: true,
 	}, b.pool)
 	if err != nil {
@@ -111,8 +113,9 @@ func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker
 	}
 	info := b.model.Info()
 	return worker.New(worker.Config{
-		Index: index, Context: size, Group: b.cfg.Group, Chunk: chunk, MinPiece: 64,
+		Index: index, Context: size, Group: b.cfg.Group, Chunk: chunk, MinPiece: minPiece,
 		Memory: info.Memory, Window: info.Window, ForkOK: true,
+		Canonical: b.cfg.Canon,
 	}, worker.Deps{
 		Cache: worker.NewCache(c), Turn: turn, Cores: cores, Vocabulary: info.Vocabulary, Language: b.lang,
 		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,

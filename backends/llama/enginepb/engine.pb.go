@@ -34,8 +34,9 @@ type LoadRequest struct {
 	Chunk          uint32                 `protobuf:"varint,6,opt,name=chunk,proto3" json:"chunk,omitempty"`                          // prompt tokens per decode
 	GpuLayers      int32                  `protobuf:"varint,7,opt,name=gpu_layers,json=gpuLayers,proto3" json:"gpu_layers,omitempty"` // negative = all; ignored by a CPU build
 	FlashAttention bool                   `protobuf:"varint,8,opt,name=flash_attention,json=flashAttention,proto3" json:"flash_attention,omitempty"`
-	KvType         string                 `protobuf:"bytes,9,opt,name=kv_type,json=kvType,proto3" json:"kv_type,omitempty"` // f16 or f32
-	Poll           uint32                 `protobuf:"varint,10,opt,name=poll,proto3" json:"poll,omitempty"`                 // busy-wait level of the thread pool, 0..100; 0 blocks
+	KvType         string                 `protobuf:"bytes,9,opt,name=kv_type,json=kvType,proto3" json:"kv_type,omitempty"`                           // f16 or f32
+	CanonicalCells bool                   `protobuf:"varint,11,opt,name=canonical_cells,json=canonicalCells,proto3" json:"canonical_cells,omitempty"` // see worker.Config.Canonical
+	Poll           uint32                 `protobuf:"varint,10,opt,name=poll,proto3" json:"poll,omitempty"`                                           // busy-wait level of the thread pool, 0..100; 0 blocks
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -131,6 +132,13 @@ func (x *LoadRequest) GetKvType() string {
 		return x.KvType
 	}
 	return ""
+}
+
+func (x *LoadRequest) GetCanonicalCells() bool {
+	if x != nil {
+		return x.CanonicalCells
+	}
+	return false
 }
 
 func (x *LoadRequest) GetPoll() uint32 {
@@ -1437,7 +1445,7 @@ var File_backends_llama_enginepb_engine_proto protoreflect.FileDescriptor
 
 const file_backends_llama_enginepb_engine_proto_rawDesc = "" +
 	"\n" +
-	"$backends/llama/enginepb/engine.proto\x12\fqr.engine.v1\"\x9b\x02\n" +
+	"$backends/llama/enginepb/engine.proto\x12\fqr.engine.v1\"\xc4\x02\n" +
 	"\vLoadRequest\x12\x1d\n" +
 	"\n" +
 	"model_path\x18\x01 \x01(\tR\tmodelPath\x12\x18\n" +
@@ -1449,7 +1457,8 @@ const file_backends_llama_enginepb_engine_proto_rawDesc = "" +
 	"\n" +
 	"gpu_layers\x18\a \x01(\x05R\tgpuLayers\x12'\n" +
 	"\x0fflash_attention\x18\b \x01(\bR\x0eflashAttention\x12\x17\n" +
-	"\akv_type\x18\t \x01(\tR\x06kvType\x12\x12\n" +
+	"\akv_type\x18\t \x01(\tR\x06kvType\x12'\n" +
+	"\x0fcanonical_cells\x18\v \x01(\bR\x0ecanonicalCells\x12\x12\n" +
 	"\x04poll\x18\n" +
 	" \x01(\rR\x04poll\"\xb3\x03\n" +
 	"\fLoadResponse\x12%\n" +

@@ -113,7 +113,7 @@ func (b *builder) makeWorkers(report worker.Report) error {
 		d.Cache, d.Turn = c, b.gate.Join()
 		w, err := worker.New(worker.Config{
 			Index: i, Context: b.plan.context, Group: b.plan.group, Chunk: b.plan.chunk, MinPiece: b.plan.minPiece,
-			Memory: b.info.Memory, Window: b.info.Window, ForkOK: report.ForkOK, Cost: b.cost,
+			Memory: b.info.Memory, Window: b.info.Window, ForkOK: report.ForkOK, Cost: b.cost, Canonical: b.plan.canonical,
 		}, d)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ func modelError(err error) error {
 type plan struct {
 	workers, context, threads, poll int
 	chunk, minPiece, group          int
-	gpu                             bool
+	gpu, canonical                  bool
 	contexts                        engine.ContextConfig
 }
 
@@ -93,7 +93,7 @@ func newPlan(req *pb.LoadRequest, info engine.ModelInfo) (plan, error) {
 		workers: or(int(req.Workers), defaultWorkers), context: or(int(req.Context), min(info.TrainedContext, defaultContext)),
 		threads: or(int(req.Threads), runtime.GOMAXPROCS(0)), poll: int(req.Poll),
 		chunk: or(int(req.Chunk), defaultChunk), group: or(int(req.Group), defaultGroup),
-		gpu: info.GPU && req.GpuLayers != 0, minPiece: 32,
+		gpu: info.GPU && req.GpuLayers != 0, canonical: req.CanonicalCells, minPiece: 32,
 	}
 	if req.FlashAttention {
 		p.minPiece = 64 // flash attention on a CPU works in other tiles below that

@@ -14,8 +14,9 @@ var errForgotten = errors.New("token held was not in the latest peek")
 // exist and hold the same tokens: main, which candidates extend in place, and shadow, which stays behind and is copied
 // for further candidates. A candidate that loses is never cut off: its whole sequence is dropped.
 type forks struct {
-	lane  *lane
-	group int
+	lane      *lane
+	group     int
+	canonical bool // see Config.Canonical
 
 	main, shadow int
 	past         int   // tokens of main and shadow between steps
@@ -143,7 +144,7 @@ func (f *forks) Commit(ctx context.Context, token int32) ([]float32, error) {
 	if !ok && f.hasBest && f.best.token == token {
 		win, ok = f.best, true
 	}
-	if !ok {
+	if !ok || f.canonical && f.displaced(win) {
 		var err error
 		if win, err = f.decodeOne(ctx, token); err != nil {
 			return nil, err
@@ -156,7 +157,11 @@ func (f *forks) Commit(ctx context.Context, token int32) ([]float32, error) {
 	return row, f.advance(win)
 }
 
-// decodeOne decodes a token that no living branch ends with.
+// displaced reports whether b lies in another cell than it would had nothing else been tried. Attention sums over cells, and
+// sums in another order end in other digits.
+func (f *forks) displaced(b branch) bool { return b.seq != f.main || b.row != 0 }
+
+// decodeOne decodes a token that no living branch ends with, or does so in another cell than it should.
 func (f *forks) decodeOne(ctx context.Context, token int32) (branch, error) {
 	if f.hasBest && !f.isLive(f.best) {
 		if err := f.drop(f.best.seq); err != nil {

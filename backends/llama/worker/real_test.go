@@ -22,6 +22,8 @@ type bench struct {
 	threads *engine.ThreadPool
 	gate    Gate
 	config  engine.ContextConfig
+
+	canonical bool
 }
 
 // envPath is a path that make test-env names.
@@ -87,7 +89,7 @@ func (b *bench) idleWorker(t testing.TB, context int) *Worker {
 	t.Helper()
 	info := b.model.Info()
 	w, err := New(Config{
-		Context: context, Group: 8, Chunk: 256, MinPiece: 32, Memory: info.Memory, Window: info.Window, ForkOK: true,
+		Context: context, Group: 8, Chunk: 256, MinPiece: 32, Memory: info.Memory, Window: info.Window, ForkOK: true, Canonical: b.canonical,
 	}, Deps{
 		Cache: b.cache(t), Turn: b.gate.Join(), Vocabulary: info.Vocabulary, Language: NewLanguage(b.model.Vocab()), Parse: b.model.ParseChat,
 		Entropy: &randomBytes{rng: rand.NewChaCha8([32]byte{1})}, EntropyName: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

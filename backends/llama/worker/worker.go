@@ -40,7 +40,11 @@ type Config struct {
 	Memory   engine.Memory // of the model
 	Window   int           // tokens that sliding-window layers see
 	ForkOK   bool          // the self-test found forks right
-	Cost     []float64     // as MeasureCost found it; empty: lookahead's own. Seeded requests always use its own
+	// Canonical puts every token into the cell where it would be had no other been tried, at the price of decoding a winner again
+	// that is elsewhere. Then how candidates were evaluated leaves no trace in the logits that follow, if the build's batches
+	// leave none either (GGML_LLAMAFILE=OFF, and weights of a type without repacked kernels).
+	Canonical bool
+	Cost      []float64 // as MeasureCost found it; empty: lookahead's own. Seeded requests always use its own
 }
 
 // Validate checks the sizes.
@@ -144,7 +148,9 @@ func New(cfg Config, d Deps) (*Worker, error) {
 // newBrancher chooses how candidates are evaluated; nil where they can't be.
 func newBrancher(l *lane, cfg Config, nVocab int) brancher {
 	if cfg.ForkOK {
-		return newForks(l, nVocab, cfg.Group)
+		f := newForks(l, nVocab, cfg.Group)
+		f.canonical = cfg.Canonical
+		return f
 	}
 	if cfg.Memory == engine.MemoryAttention {
 		return &inPlace{lane: l}
