@@ -103,7 +103,7 @@ func (b *bed) close() {
 
 // worker makes one worker as the engine process does.
 func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker.Worker, error) {
-	size := max(len(b.prompt)+b.cfg.Tokens+1, 256)
+	size := max(len(b.prompt)+b.cfg.Tokens+1, chunk+minPiece)
 	c, err := b.model.NewContext(engine.ContextConfig{
 		Context: size + b.cfg.Group + 2, Batch: chunk + minPiece, UBatch: chunk + minPiece, Sequences: 3 + b.cfg.Group, Outputs: 3 + b.cfg.Group,
 		Threads: b.cfg.Threads, FlashAttention: b.cfg.Flash, Unified: true, SWAFull: true,
