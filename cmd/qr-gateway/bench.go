@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // benchFlags become the engine's bench.Config. The measuring is done by qr-engine, the only program that links llama.cpp.
@@ -39,6 +40,7 @@ func newBenchDecode() *cobra.Command {
 	cmd.Flags().Float64("min-p", 0.05, "relative cut before looking ahead")
 	cmd.Flags().Int("tokens", 256, "tokens per mode")
 	cmd.Flags().Bool("classic", true, "measure the classic method too; its cache is k+1 times as large")
+	cmd.Flags().StringSlice("only", nil, "modes to measure, by the names that the report has, e.g. `MODE,MODE`")
 	cmd.Flags().Bool("canonical-cells", false, "put every token where it would be without looking ahead")
 	cmd.Flags().Bool("seeded", true, "seeded requests, whose tokens are compared; else system entropy")
 	return cmd
@@ -79,10 +81,10 @@ func (f *benchFlags) run(cmd *cobra.Command, subcommand string) error {
 	var errs []error
 	for flag, key := range map[string]string{
 		"model": "model", "k": "k", "alpha": "alpha", "min-p": "min_p", "tokens": "tokens", "rounds": "rounds", "context": "context", "group": "group",
-		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded", "canonical-cells": "canonical_cells",
+		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded", "canonical-cells": "canonical_cells", "only": "only",
 	} {
 		if v := cmd.Flags().Lookup(flag); v != nil {
-			val, err := jsonValue(v.Value.Type(), v.Value.String())
+			val, err := jsonValue(v.Value)
 			errs = append(errs, err)
 			req[key] = val
 		}
@@ -97,14 +99,17 @@ func (f *benchFlags) run(cmd *cobra.Command, subcommand string) error {
 	return f.exec(cmd.Context(), cmd, subcommand, string(body))
 }
 
-func jsonValue(kind, text string) (any, error) {
-	if kind == "string" {
-		return text, nil
+func jsonValue(v pflag.Value) (any, error) {
+	if list, ok := v.(pflag.SliceValue); ok {
+		return list.GetSlice(), nil
 	}
-	if !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("flag value %q is no %s", text, kind)
+	if v.Type() == "string" {
+		return v.String(), nil
 	}
-	return json.RawMessage(text), nil
+	if !json.Valid([]byte(v.String())) {
+		return nil, fmt.Errorf("flag value %q is no %s", v.String(), v.Type())
+	}
+	return json.RawMessage(v.String()), nil
 }
 
 func (f *benchFlags) exec(ctx context.Context, cmd *cobra.Command, subcommand, request string) error {

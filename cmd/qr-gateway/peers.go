@@ -83,7 +83,7 @@ func (p *peers) llamaBench(ctx context.Context) (float64, error) {
 // ours is the tokens per second of a worker that samples from the whole distribution.
 func (p *peers) ours(ctx context.Context, engine string) (float64, error) {
 	req, err := json.Marshal(map[string]any{
-		"model": p.model, "k": 20, "tokens": p.tokens, "rounds": 1, "context": 64, "group": 8, "threads": p.threads, "only": "plain",
+		"model": p.model, "k": 20, "tokens": p.tokens, "rounds": 1, "context": 64, "group": 8, "threads": p.threads, "only": []string{"plain"},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("encode request: %w", err)

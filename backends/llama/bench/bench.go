@@ -23,22 +23,22 @@ import (
 
 // Config says what to measure. It travels to the engine process as JSON.
 type Config struct {
-	Model   string  `json:"model"`   // GGUF file
-	K       int     `json:"k"`       // candidates
-	Alpha   float64 `json:"alpha"`   //
-	MinP    float64 `json:"min_p"`   // relative cut before looking ahead
-	Tokens  int     `json:"tokens"`  // per mode, all rounds together
-	Rounds  int     `json:"rounds"`  // of Tokens/Rounds tokens each
-	Context int     `json:"context"` // tokens of the prompt
-	Group   int     `json:"group"`   // candidates in one batch
-	Threads int     `json:"threads"` //
-	Poll    int     `json:"poll"`    // busy-wait level, 0..100
-	Flash   bool    `json:"flash_attention"`
-	Canon   bool    `json:"canonical_cells"`
-	Classic bool    `json:"classic"` // measure the classic method too; its cache is k+1 times as large
-	Workers int     `json:"workers"` // for Workers only
-	Only    string  `json:"only"`    // measure this mode alone, if set
-	Seeded  bool    `json:"seeded"`  // false: the numbers come from the system's entropy, as by default
+	Model   string   `json:"model"`   // GGUF file
+	K       int      `json:"k"`       // candidates
+	Alpha   float64  `json:"alpha"`   //
+	MinP    float64  `json:"min_p"`   // relative cut before looking ahead
+	Tokens  int      `json:"tokens"`  // per mode, all rounds together
+	Rounds  int      `json:"rounds"`  // of Tokens/Rounds tokens each
+	Context int      `json:"context"` // tokens of the prompt
+	Group   int      `json:"group"`   // candidates in one batch
+	Threads int      `json:"threads"` //
+	Poll    int      `json:"poll"`    // busy-wait level, 0..100
+	Flash   bool     `json:"flash_attention"`
+	Canon   bool     `json:"canonical_cells"`
+	Classic bool     `json:"classic"` // measure the classic method too; its cache is k+1 times as large
+	Workers int      `json:"workers"` // for Workers only
+	Only    []string `json:"only"`    // measure these modes alone, if any
+	Seeded  bool     `json:"seeded"`  // false: the numbers come from the system's entropy, as by default
 }
 
 // Validate reports the first value out of range.

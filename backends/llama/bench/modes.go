@@ -21,7 +21,7 @@ const (
 	FullArgmax    = "full argmax"
 	FullInverse   = "full_inverse sample"
 	ClassicArgmax = "classic argmax"
-	ClassicCut    = "classic argmax, cut"
+	ClassicCut    = "classic argmax cut"
 )
 
 // measure is one way of decoding, and what it took so far.
@@ -61,8 +61,11 @@ func Decode(ctx context.Context, cfg Config, log *slog.Logger) (*Report, error) 
 				&measure{name: ClassicArgmax, run: classicRun{c, 0}.run},
 				&measure{name: ClassicCut, run: classicRun{c, cfg.MinP}.run})
 		}
-		if cfg.Only != "" {
-			measures = slices.DeleteFunc(measures, func(m *measure) bool { return m.name != cfg.Only })
+		if len(cfg.Only) > 0 {
+			measures = slices.DeleteFunc(measures, func(m *measure) bool { return !slices.Contains(cfg.Only, m.name) })
+		}
+		if len(measures) == 0 {
+			return fmt.Errorf("no mode is called %q", cfg.Only)
 		}
 		if err := b.rounds(ctx, measures); err != nil {
 			return err

@@ -59,15 +59,15 @@ func (b *bed) report(measures []*measure) *Report {
 		}
 	}
 	for _, name := range []string{ClassicArgmax, ClassicCut} {
-		if c := by[name]; c != nil {
-			r.Ratios = append(r.Ratios, ratio(c, by[LazyArgmax]), ratio(c, by[LazySample]))
+		for _, lazy := range []string{LazyArgmax, LazySample} {
+			if c, l := by[name], by[lazy]; c != nil && l != nil {
+				r.Ratios = append(r.Ratios, ratio(c, l))
+			}
 		}
 	}
-	if b.cfg.Seeded && b.cfg.Only == "" {
-		r.Same = []Same{
-			same(by[LazySample], by[FullSample]),
-			same(by[LazyArgmax], by[FullArgmax]),
-			same(by[BoundedSample], by[FullInverse]),
+	for _, pair := range [][2]string{{LazySample, FullSample}, {LazyArgmax, FullArgmax}, {BoundedSample, FullInverse}} {
+		if x, y := by[pair[0]], by[pair[1]]; b.cfg.Seeded && x != nil && y != nil {
+			r.Same = append(r.Same, same(x, y))
 		}
 	}
 	return r
