@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,8 +219,11 @@ func TestBadModelFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Not one layer: llama.cpp asserts, and its process is gone.
+	asserts := bytes.Replace(whole, []byte("llama.block_count\x04\x00\x00\x00\x04"), []byte("llama.block_count\x04\x00\x00\x00\x00"), 1)
 	dir := t.TempDir()
 	for name, data := range map[string][]byte{
+		"asserts": asserts,
 		"missing": nil, "truncated": whole[:len(whole)/2], "garbage": []byte(strings.Repeat("not a model\n", 1000)), "empty": {},
 	} {
 		cfg.Model = filepath.Join(dir, name+".gguf")
@@ -237,6 +241,9 @@ func TestBadModelFiles(t *testing.T) {
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), cfg.Model) {
 			t.Errorf("%s: got %v, want an error that names the file", name, err)
+		}
+		if name == "asserts" && !strings.Contains(fmt.Sprint(err), "GGML_ASSERT") {
+			t.Errorf("%s: got %v, want the assertion", name, err)
 		}
 		if i := b.Info(); i.Ready || i.State != "failed" {
 			t.Errorf("%s: info %+v", name, i)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
-	"sync/atomic"
+	"slices"
 	"syscall"
 )
 
@@ -77,9 +77,10 @@ type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer // the engine ends when it is closed, also by the end of this process
 	log   *slog.Logger
-	last  atomic.Pointer[string] // last line that told of an error
-	done  chan struct{}
-	err   error // written before done is closed
+	last  string        // line that told of the latest error; belongs to wait
+	burst bool          // the line before told of an error; belongs to wait
+	done  chan struct{} // closed by wait
+	err   error         // written before done is closed
 }
 
 // wait forwards the log and collects the process.
@@ -90,8 +91,8 @@ func (c *child) wait(stderr io.Reader) {
 	if err == nil {
 		err = errors.New("it stopped by itself")
 	}
-	if last := c.last.Load(); last != nil {
-		err = fmt.Errorf("%w: %s", err, *last)
+	if c.last != "" {
+		err = fmt.Errorf("%w: %s", err, c.last)
 	}
 	c.err = err
 }
@@ -134,18 +135,30 @@ func (c *child) forward(stderr io.Reader) {
 // logLine logs one line of the engine.
 func (c *child) logLine(line []byte) {
 	level, msg, attrs := parseLine(line)
-	if level >= slog.LevelError {
-		c.last.Store(&msg)
-	}
+	c.remember(level, msg, attrs)
 	c.log.LogAttrs(context.Background(), level, msg, attrs...)
 }
+
+// remember keeps the latest error. A line that is not the engine's own counts only if it begins a run of errors: a dying
+// process says what is wrong first, and pages of stack and registers after that.
+func (c *child) remember(level slog.Level, msg string, attrs []slog.Attr) {
+	failed := level >= slog.LevelError
+	foreign := slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Equal(foreignSource()) })
+	if failed && !(foreign && c.burst) {
+		c.last = msg
+	}
+	c.burst = failed
+}
+
+// foreignSource marks a line that is not in the engine's form.
+func foreignSource() slog.Attr { return slog.String("source", "engine stderr") }
 
 // parseLine reads a log line. The time is left out: the lines are logged as they come.
 func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	var fields map[string]any
 	level := slog.LevelError
 	if json.Unmarshal(line, &fields) != nil {
-		return level, string(line), []slog.Attr{slog.String("source", "engine stderr")}
+		return level, string(line), []slog.Attr{foreignSource()}
 	}
 	name, _ := fields["level"].(string)
 	if level.UnmarshalText([]byte(name)) != nil {

@@ -2,6 +2,7 @@ package llama
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,21 @@ func TestParseLine(t *testing.T) {
 		level, msg, attrs := parseLine([]byte(in))
 		if level != want.level || msg != want.msg || len(attrs) != want.attrs {
 			t.Errorf("%s: got %v %q %v", in, level, msg, attrs)
+		}
+	}
+}
+
+// TestReasonOfAnEnd holds that what a crash says first is remembered, not the registers that it ends with.
+func TestReasonOfAnEnd(t *testing.T) {
+	for want, lines := range map[string][]string{
+		"abort: GGML_ASSERT(x) failed": {`{"level":"ERROR","msg":"old"}`, `{"level":"ERROR","msg":"abort: GGML_ASSERT(x) failed"}`, "SIGABRT: abort", "gs 0x0"},
+		"SIGSEGV: segmentation":        {`{"level":"ERROR","msg":"old"}`, `{"level":"INFO","msg":"well"}`, "SIGSEGV: segmentation", "PC=0x1", "gs 0x0"},
+		"listen on x":                  {"odd line", `{"level":"ERROR","msg":"listen on x"}`},
+	} {
+		c := &child{log: slog.New(slog.DiscardHandler)}
+		c.forward(strings.NewReader(strings.Join(lines, "\n")))
+		if c.last != want {
+			t.Errorf("remembered %q, want %q", c.last, want)
 		}
 	}
 }

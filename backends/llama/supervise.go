@@ -10,8 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"qr-gateway/backends"
 	pb "qr-gateway/backends/llama/enginepb"
@@ -25,6 +27,8 @@ const (
 	redialMax = 200 * time.Millisecond
 	// maxSocketDir leaves room for the socket's name: systems allow paths of about 104 bytes.
 	maxSocketDir = 90
+	// endWait is how long the end of a process may come after the end of its connection.
+	endWait = time.Second
 	// firstLives is how many engines may die before one of them has served the model.
 	firstLives = 3
 )
@@ -110,14 +114,25 @@ func (b *Backend) life(ctx context.Context, socket string) error {
 		died()
 	}()
 	err = b.use(alive, socket)
+	if status.Code(err) == codes.Unavailable {
+		sleep(alive, endWait) // the connection broke: the end of the process, soon to be seen, has the reason
+	}
 	died()
 	<-watching
 	select {
 	case <-p.Done():
-		return fmt.Errorf("engine ended: %w", p.Err())
+		return b.ended(p.Err())
 	default:
 		return err
 	}
+}
+
+// ended is the error of a process that has ended by itself. While it loads, the model's file is the likely cause.
+func (b *Backend) ended(err error) error {
+	if b.now.Load().state == stateLoading {
+		return fmt.Errorf("engine ended while it loaded %s, which may be damaged: %w", b.cfg.Model, err)
+	}
+	return fmt.Errorf("engine ended: %w", err)
 }
 
 // lastReason keeps the reason of the last end in sight while the next engine starts.

@@ -270,6 +270,23 @@ func TestEnginesThatDieAtOnce(t *testing.T) {
 	}
 }
 
+// TestBrokenLoadTellsWhatTheProcessSaid: the connection breaks before the end of the process is seen.
+func TestBrokenLoadTellsWhatTheProcessSaid(t *testing.T) {
+	s := &script{}
+	for range firstLives {
+		e := &fakeEngine{}
+		e.load = func() error {
+			time.AfterFunc(20*time.Millisecond, func() { e.exit(errors.New("signal: aborted: GGML_ASSERT(n > 0) failed")) })
+			return status.Error(codes.Unavailable, "error reading from server: EOF")
+		}
+		s.engines = append(s.engines, e)
+	}
+	err := fakeBackend(t, s).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "fake.gguf") || !strings.Contains(err.Error(), "GGML_ASSERT") {
+		t.Errorf("got %v, want the file and what the process said", err)
+	}
+}
+
 func TestRequestsWaitForAnEngineAndNoLonger(t *testing.T) {
 	b := fakeBackend(t, &script{})
 	b.cfg.WaitReady = 10 * time.Millisecond
