@@ -8,8 +8,8 @@ func unknown(key string) *ParamError {
 		return e
 	}
 	best := len(key)/3 + 1 // more changes than this is another word
-	for _, r := range rows() {
-		for _, name := range []string{r.Key, r.Standard} {
+	for i := range table {
+		for _, name := range []string{table[i].Key, table[i].Standard} {
 			if name == "" {
 				continue
 			}

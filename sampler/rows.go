@@ -1,6 +1,9 @@
 package sampler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Values of the fields that take one of a few words.
 const (
@@ -28,10 +31,8 @@ type row struct {
 	at func(*Params) any
 }
 
-// rows builds the table. It is a function so that no caller can change what another one sees.
-func rows() []row {
-	return append(choiceRows(), lookaheadRows()...)
-}
+// table is the parameter table. It is never changed, and no part of it is handed out.
+var table = append(choiceRows(), lookaheadRows()...)
 
 func choiceRows() []row {
 	return []row{
@@ -188,12 +189,12 @@ func peekRows() []row {
 	}
 }
 
-// Fields returns the parameter table. The slice is the caller's.
+// Fields returns a copy of the parameter table.
 func Fields() []Field {
-	all := rows()
-	out := make([]Field, len(all))
-	for i := range all {
-		out[i] = all[i].Field
+	out := make([]Field, len(table))
+	for i := range table {
+		out[i] = table[i].Field
+		out[i].Enum = slices.Clone(out[i].Enum)
 		out[i].PerRequest = true
 	}
 	return out
@@ -202,7 +203,8 @@ func Fields() []Field {
 // Defaults returns the parameters of a request that asks for nothing.
 func Defaults() Params {
 	var p Params
-	for _, r := range rows() {
+	for i := range table {
+		r := &table[i]
 		switch at := r.at(&p).(type) {
 		case *string:
 			*at, _ = r.Default.(string)

@@ -44,10 +44,9 @@ func (p *Params) SetStandard(name string, value any) error {
 }
 
 func findRow(match func(*row) bool) (*row, bool) {
-	all := rows()
-	for i := range all {
-		if match(&all[i]) {
-			return &all[i], true
+	for i := range table {
+		if match(&table[i]) {
+			return &table[i], true
 		}
 	}
 	return nil, false
@@ -74,36 +73,37 @@ func (r *row) fromText(text string) any {
 
 // assign checks value and writes it. key is the name the caller used.
 func (r *row) assign(p *Params, key string, value any) error {
-	bad := &ParamError{Key: key, Value: show(value), Allowed: r.allowed()}
-	switch at := r.at(p).(type) {
-	case *string:
-		s, ok := value.(string)
-		if !ok || !r.fitsString(s) {
-			return bad
-		}
-		*at = s
-	case *float64:
-		f, ok := asFloat(value)
-		if !ok || !r.fitsNumber(f) {
-			return bad
-		}
-		*at = f
-	case *int:
-		i, ok := asInt(value)
-		if !ok || !r.fitsNumber(float64(i)) {
-			return bad
-		}
-		*at = int(i)
-	default:
-		if !r.assignNullable(at, value) {
-			return bad
-		}
+	if !r.write(r.at(p), value) {
+		return &ParamError{Key: key, Value: show(value), Allowed: r.allowed()}
 	}
 	return nil
 }
 
-// assignNullable writes a field that can be unset. Nothing is written unless the value fits.
-func (r *row) assignNullable(at, value any) bool {
+// write writes value to at, a pointer as row says. Nothing is written unless the value fits.
+func (r *row) write(at, value any) bool {
+	switch at := at.(type) {
+	case *string:
+		s, ok := value.(string)
+		return keep(at, s, ok && r.fitsString(s))
+	case *float64:
+		f, ok := asFloat(value)
+		return keep(at, f, ok && r.fitsNumber(f))
+	case *int:
+		i, ok := asInt(value)
+		return keep(at, int(i), ok && r.fitsNumber(float64(i)))
+	}
+	return r.writeNullable(at, value)
+}
+
+func keep[T any](at *T, v T, ok bool) bool {
+	if ok {
+		*at = v
+	}
+	return ok
+}
+
+// writeNullable is write for a field that can be unset.
+func (r *row) writeNullable(at, value any) bool {
 	switch at := at.(type) {
 	case **float64:
 		f, ok := asFloat(value)

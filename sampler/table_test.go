@@ -42,6 +42,31 @@ func TestTableCoversParams(t *testing.T) {
 	}
 }
 
+func TestFieldsAreACopy(t *testing.T) {
+	for _, f := range sampler.Fields() {
+		if len(f.Enum) > 0 {
+			f.Enum[0] = "changed"
+		}
+	}
+	p := sampler.Defaults()
+	if err := p.Set("qr_decoder", sampler.DecoderAuto); err != nil {
+		t.Errorf("a change of what Fields returned has changed the table: %v", err)
+	}
+	if n := testing.AllocsPerRun(20, func() { _ = p.Set("qr_alpha", 0.3) }); n > 2 {
+		t.Errorf("a value takes %v allocations", n)
+	}
+}
+
+func BenchmarkSetAndValidate(b *testing.B) {
+	b.ReportAllocs()
+	p := sampler.Defaults()
+	for b.Loop() {
+		if p.Set("qr_alpha", 0.3) != nil || p.SetStandard("temperature", 0.7) != nil || p.Validate() != nil {
+			b.Fatal("refused")
+		}
+	}
+}
+
 func TestDefaultsAreValid(t *testing.T) {
 	p := sampler.Defaults()
 	if err := p.Validate(); err != nil {

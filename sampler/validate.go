@@ -12,7 +12,8 @@ import (
 // Validate checks every field against the table, and fields against each other. The error is a *[ParamError].
 func (p *Params) Validate() error {
 	var probe Params // takes the values, so that p is only read
-	for _, r := range rows() {
+	for i := range table {
+		r := &table[i]
 		if err := r.assign(&probe, r.Key, r.value(p)); err != nil {
 			return err
 		}
