@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/llama/engine"
@@ -70,7 +71,7 @@ func (m *loaded) prepareChat(in *pb.ChatInput) (*pb.PrepareResponse, error) {
 	if err != nil {
 		return nil, chatError(err)
 	}
-	tokens, err := m.tokenize(chat.Prompt, chat.AddSpecial)
+	tokens, err := m.tokenize(chat.Prompt, chat.AddSpecial, "messages")
 	if err != nil {
 		return nil, err
 	}
@@ -108,20 +109,27 @@ func chatError(err error) error {
 }
 
 func (m *loaded) prepareText(text string) (*pb.PrepareResponse, error) {
-	tokens, err := m.tokenize(text, true)
+	tokens, err := m.tokenize(text, true, "prompt")
 	return &pb.PrepareResponse{Tokens: tokens, Prompt: text}, err
 }
 
-// tokenize reads control tokens spelt out in text as such.
-func (m *loaded) tokenize(text string, addSpecial bool) ([]int32, error) {
+// tokenize reads control tokens spelt out in text as such. param is the field of the request that the text comes from.
+func (m *loaded) tokenize(text string, addSpecial bool, param string) ([]int32, error) {
+	if least := m.language.Vocab.MinTokens(len(text)); least >= m.context {
+		e := backends.TooLong(least, m.context)
+		e.Param, e.Message = param, strings.Replace(e.Message, "has", "has at least", 1)
+		return nil, e
+	}
 	tokens, err := m.model.Tokenize(text, addSpecial, true)
-	if errors.Is(err, engine.ErrNoTokenizer) {
+	switch {
+	case errors.Is(err, engine.ErrNoTokenizer):
 		return nil, &backends.Error{
-			Kind: backends.KindInvalid, Code: "no_tokenizer", Param: "prompt", Err: err,
+			Kind: backends.KindInvalid, Code: "no_tokenizer", Param: param, Err: err,
 			Message: "this model has no tokenizer", Hint: "send the prompt as token ids",
 		}
-	}
-	if err != nil {
+	case errors.Is(err, engine.ErrBadInput):
+		return nil, &backends.Error{Kind: backends.KindInvalid, Code: "invalid_value", Param: param, Message: err.Error(), Err: err}
+	case err != nil:
 		return nil, fmt.Errorf("tokenise prompt: %w", err)
 	}
 	return tokens, nil

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -28,6 +29,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type wordModel struct{ panics bool }
 
 func (m wordModel) Tokenize(text string, addSpecial, _ bool) ([]int32, error) {
+	if text == "unreadable" {
+		return nil, fmt.Errorf("tokenize: %w: no line break", engine.ErrBadInput)
+	}
 	var ids []int32
 	if addSpecial {
 		ids = append(ids, 0)
@@ -65,6 +69,22 @@ func chat(messages string, thinking bool) *pb.PrepareRequest {
 	return &pb.PrepareRequest{Input: &pb.PrepareRequest_Chat{Chat: &pb.ChatInput{MessagesJson: []byte(messages), EnableThinking: thinking}}}
 }
 
+func text(prompt string) *pb.PrepareRequest {
+	return &pb.PrepareRequest{Input: &pb.PrepareRequest_Text{Text: prompt}}
+}
+
+// TestFarTooLongIsNotTokenized: the work is proportional to the text and can't be stopped.
+func TestFarTooLongIsNotTokenized(t *testing.T) {
+	m := testLoaded()
+	m.language.Vocab = engine.NewVocab([]string{"a", "four"}, nil)
+	m.model = nil
+	_, err := m.prepare(text(strings.Repeat("x", 80)))
+	var e *backends.Error
+	if !errors.As(err, &e) || e.Kind != backends.KindTooLong || e.Param != "prompt" || !strings.Contains(e.Message, "at least 20 tokens") {
+		t.Errorf("got %#v", err)
+	}
+}
+
 func TestPrepare(t *testing.T) {
 	m := testLoaded()
 	for name, c := range map[string]struct {
@@ -95,6 +115,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"too long":       {chat(strings.Repeat("x", 19), false), "context_length_exceeded", "messages", "20"},
 		"template":       {chat("refuse", false), "template_error", "messages", "roles must alternate"},
 		"no template":    {chat("none", false), "no_chat_template", "messages", ""},
+		"unreadable":     {text("unreadable"), "invalid_value", "prompt", "no line break"},
 		"bad messages":   {chat("bad", false), "invalid_messages", "messages", ""},
 		"token too high": {&pb.PrepareRequest{Input: &pb.PrepareRequest_Tokens{Tokens: &pb.TokenInput{Ids: []int32{256}}}}, "invalid_token", "prompt", "255"},
 		"no tokens":      {&pb.PrepareRequest{Input: &pb.PrepareRequest_Tokens{Tokens: &pb.TokenInput{}}}, "empty_prompt", "prompt", ""},
