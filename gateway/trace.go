@@ -100,11 +100,16 @@ func level(o Outcome) slog.Level {
 
 // cause prefers the reason behind an error to what the client was told.
 func cause(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) && e.Err != nil {
-		return e.Err.Error()
+	var told *api.Error
+	if errors.As(err, &told) && told.Err != nil {
+		err = told.Err
 	}
-	return err.Error()
+	text := err.Error()
+	var failed *backends.Error
+	if errors.As(err, &failed) && failed.Err != nil && !strings.Contains(text, failed.Err.Error()) {
+		text += ": " + failed.Err.Error()
+	}
+	return text
 }
 
 func validRequestID(id string) bool {
