@@ -3,6 +3,7 @@ package enginepb
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,9 +30,11 @@ func ToStatus(err error) error {
 	})
 }
 
+// withDetail mends texts that are not UTF-8, as what C has cut may be: the protocol would not carry the detail at all.
 func withDetail(code codes.Code, text string, e *backends.Error) error {
-	st, err := status.New(code, text).WithDetails(&ErrorDetail{
-		Kind: string(e.Kind), Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint,
+	mend := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	st, err := status.New(code, mend(text)).WithDetails(&ErrorDetail{
+		Kind: string(e.Kind), Code: e.Code, Param: e.Param, Message: mend(e.Message), Hint: mend(e.Hint),
 	})
 	if err != nil {
 		return status.Error(code, text)

@@ -26,6 +26,14 @@ func TestErrorsTravelWhole(t *testing.T) {
 	}
 }
 
+// TestCutTextTravels: a text that C has cut to fit may end within a letter.
+func TestCutTextTravels(t *testing.T) {
+	cut := &backends.Error{Kind: backends.KindInvalid, Code: "template_error", Message: "no role caf\xc3", Hint: "\xff"}
+	if got := FromStatus(ToStatus(cut)); got == nil || got.Kind != cut.Kind || got.Message != "no role caf\uFFFD" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestOtherErrors(t *testing.T) {
 	if ToStatus(nil) != nil {
 		t.Error("nil became an error")
