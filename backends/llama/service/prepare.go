@@ -14,8 +14,8 @@ import (
 
 // chatFormat is what Generate needs to know about how a chat prompt was made; opaque to the gateway.
 type chatFormat struct {
-	Thinking bool   `json:"thinking,omitempty"`
-	Split    []byte `json:"split,omitempty"` // the engine's own, if the text is to be split
+	Thinking bool   `json:"thinking,omitempty"` // the answer begins with it, or may
+	Split    []byte `json:"split,omitempty"`    // the engine's own, if the text is to be split
 }
 
 // Prepare implements the protocol.
@@ -76,7 +76,7 @@ func (m *loaded) prepareChat(in *pb.ChatInput) (*pb.PrepareResponse, error) {
 		return nil, err
 	}
 	res := &pb.PrepareResponse{Tokens: tokens, Stops: chat.Stops, Prompt: chat.Prompt}
-	f := chatFormat{Thinking: in.EnableThinking}
+	f := chatFormat{Thinking: in.EnableThinking || opensThinking(chat.Prompt)}
 	if chat.SplitsText {
 		f.Split = chat.Format
 	}
@@ -86,6 +86,18 @@ func (m *loaded) prepareChat(in *pb.ChatInput) (*pb.PrepareResponse, error) {
 		}
 	}
 	return res, nil
+}
+
+// opensThinking reports whether the prompt ends within a block of thinking, as some templates have it whatever they are told. Were
+// its end banned then, the whole answer would be thought.
+func opensThinking(prompt string) bool {
+	prompt = strings.TrimRight(prompt, " \r\n\t")
+	for _, mark := range []string{"<think>", "[THINK]", "<|START_THINKING|>"} {
+		if strings.HasSuffix(prompt, mark) {
+			return true
+		}
+	}
+	return false
 }
 
 // chatError gives the template's own words to the client.

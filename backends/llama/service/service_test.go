@@ -128,6 +128,21 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
+// TestTemplatesThatOpenThinking: the end of the block must not be banned, whatever was asked for.
+func TestTemplatesThatOpenThinking(t *testing.T) {
+	m := testLoaded()
+	for messages, want := range map[string]bool{"hi<think": true, "hi</think": false, "<think>hi": false} { // the template adds >
+		res, err := m.prepare(chat(messages, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, err := m.job(&pb.GenerateRequest{Tokens: res.Tokens, ParamsJson: []byte("{}"), ChatFormat: res.ChatFormat})
+		if err != nil || job.Thinking != want {
+			t.Errorf("%s: %+v, %v", messages, job, err)
+		}
+	}
+}
+
 func TestChatFormatTravels(t *testing.T) {
 	m := testLoaded()
 	res, err := m.prepare(chat("hi", true))
