@@ -7,6 +7,7 @@ import "qr-gateway/sampler/internal/vec"
 func (s *Sampler) fromHist(row []float32, ban *Mask, p *Params, k int, largest float32, u float64) (Draw, error) {
 	s.hist.Reset(largest, p.Temperature, p.MinP)
 	vec.Segments(row, ban.IDs(), func(_ int32, seg []float32) { s.hist.Add(seg) })
+	s.hist.Settle()
 	total, n := s.hist.Total()
 	if k < n {
 		at, before := s.hist.ByCount(k)

@@ -114,7 +114,11 @@ func (s *Sampler) takeAbove(row []float32, ban *Mask, p *Params, largest float32
 	floor -= 1e-6 * (1 + math.Abs(floor))
 	s.keys = s.keys[:0]
 	vec.Segments(row, ban.IDs(), func(base int32, seg []float32) {
-		s.keys = vec.Gather(s.keys, base, seg, float32(floor))
+		for len(seg) > 0 && len(s.keys) <= smallSet {
+			n := min(len(seg), 4*smallSet)
+			s.keys = vec.Gather(s.keys, base, seg[:n], float32(floor))
+			base, seg = base+int32(n), seg[n:]
+		}
 	})
 	if len(s.keys) > smallSet {
 		return false

@@ -35,10 +35,13 @@ type bucket struct {
 // down the buckets and sorting only the one that is looked for finds any place of the sorted distribution.
 type Hist struct {
 	tab     [1 << tabBits]float64
+	within  [1 << bucketBits]float64 // e^x at the places of a bucket, relative to its first
+	first   [nBuckets]float64        // e^x at the first place of each bucket
 	buckets [nBuckets]bucket
 	max     float64
 	scale   float64 // logit to units
 	least   float64 // units; what lies below is absent
+	far     uint64  // first bucket that may hold what is absent, or the last bucket
 }
 
 // NewHist returns an empty histogram.
@@ -46,6 +49,12 @@ func NewHist() *Hist {
 	h := &Hist{}
 	for i := range h.tab {
 		h.tab[i] = math.Exp2(float64(i) / (1 << tabBits))
+	}
+	for i := range h.within {
+		h.within[i] = math.Exp2(-float64(i) / (1 << tabBits))
+	}
+	for i := range h.first {
+		h.first[i] = math.Exp2(-float64(i<<bucketBits) / (1 << tabBits))
 	}
 	return h
 }
@@ -56,6 +65,7 @@ func (h *Hist) Reset(largest float32, t, floor float64) {
 	h.buckets = [nBuckets]bucket{}
 	h.max, h.scale = float64(largest), perNat/max(t, 1e-12)
 	h.least = max(tiny, math.Log(floor)*perNat)
+	h.far = uint64(min(max(-h.least/(1<<bucketBits), 1), nBuckets)) - 1
 }
 
 // exp returns e^(y ln2/1024) for y between tiny and 0, and the bucket.
@@ -69,30 +79,42 @@ func (h *Hist) exp(y float64) (p float64, at int) {
 	return p, int(min((roundBits-n)>>bucketBits, nBuckets-1))
 }
 
-// Add takes in a segment. The exponential is written out: a call per value costs as much as the arithmetic.
+// Add takes in a segment. The exponential is written out: a call per value costs as much as the arithmetic. Masses are relative to the
+// first place of their bucket, which spares the exponent bits, until Settle.
 func (h *Hist) Add(seg []float32) {
-	top, scale, least := h.max, h.scale, h.least
-	tab, buckets := &h.tab, &h.buckets
+	top, scale, far := h.max, h.scale, h.far
+	within, buckets := &h.within, &h.buckets
 	for _, v := range seg {
 		y := (float64(v) - top) * scale
-		if !(y >= least) {
+		f := y + round
+		below := roundBits - math.Float64bits(f)
+		at := below >> bucketBits
+		if at >= far { // also where y is not finite
+			h.addFar(y)
 			continue
 		}
-		f := y + round
-		n := math.Float64bits(f)
-		at := (roundBits - n) >> bucketBits
-		if at >= nBuckets {
-			if y > 0 { // +Inf
-				continue
-			}
-			at = nBuckets - 1
-		}
 		d := y - (f - round)
-		t := tab[n&(1<<tabBits-1)]
-		t += t * d * (c1 + d*c2)
+		t := within[below&(1<<bucketBits-1)]
 		b := &buckets[at]
-		b.mass += math.Float64frombits(math.Float64bits(t) + n>>tabBits<<52)
+		b.mass += t + t*d*(c1+d*c2)
 		b.count++
+	}
+}
+
+// addFar is Add for what may be absent, and for the last bucket, which has no end.
+func (h *Hist) addFar(y float64) {
+	if !(y >= h.least && y <= 0) {
+		return
+	}
+	p, at := h.exp(y)
+	h.buckets[at].mass += p / h.first[at]
+	h.buckets[at].count++
+}
+
+// Settle ends the adding.
+func (h *Hist) Settle() {
+	for i := range h.buckets {
+		h.buckets[i].mass *= h.first[i]
 	}
 }
 
@@ -156,8 +178,10 @@ func (h *Hist) Prob(k Key) float64 {
 // Gather appends the keys of seg that are in bucket at. base is the id of seg's first entry.
 func (h *Hist) Gather(dst []Key, at int, base int32, seg []float32) []Key {
 	lo, hi := h.bounds(at)
+	// One comparison that is hardly ever true. Two, each true as often as not, are guessed wrong too often: they cost more than all the rest.
+	middle, half := (float64(lo)+float64(hi))/2, (float64(hi)-float64(lo))/2
 	for i, v := range seg {
-		if v < lo || v > hi {
+		if !(math.Abs(float64(v)-middle) <= half) {
 			continue
 		}
 		y := (float64(v) - h.max) * h.scale
@@ -175,10 +199,10 @@ func (h *Hist) Gather(dst []Key, at int, base int32, seg []float32) []Key {
 func (h *Hist) bounds(at int) (lo, hi float32) {
 	lo64 := h.max - float64((at+1)<<bucketBits+1)/h.scale
 	hi64 := h.max - float64(at<<bucketBits-1)/h.scale
-	slack := 1e-6 * (1 + math.Abs(h.max) + math.Abs(lo64))
 	if at == nBuckets-1 {
-		return -math.MaxFloat32, float32(hi64 + slack)
+		lo64 = h.max + (tiny-1)/h.scale
 	}
+	slack := 1e-6 * (1 + math.Abs(h.max) + math.Abs(lo64))
 	return float32(lo64 - slack), float32(hi64 + slack)
 }
 

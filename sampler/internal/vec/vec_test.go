@@ -150,8 +150,10 @@ func TestBucketsDescend(t *testing.T) {
 		if largest == inf(-1) {
 			return
 		}
-		h.Reset(largest, temp, 0)
+		floor := rapid.SampledFrom([]float64{0, 1e-12, 0.05, 0.999, 1}).Draw(t, "floor")
+		h.Reset(largest, temp, floor)
 		h.Add(x)
+		h.Settle()
 		last, count, mass := inf(1), 0, 0.0
 		for at := range h.buckets {
 			keys := h.Gather(nil, at, 0, x)
@@ -164,6 +166,15 @@ func TestBucketsDescend(t *testing.T) {
 				}
 				last, count, mass = k.Value(), count+1, mass+h.Prob(k)
 			}
+		}
+		present := 0
+		for _, k := range finite(x) {
+			if y := (float64(k.Value()) - h.max) * h.scale; y >= h.least {
+				present++
+			}
+		}
+		if count != present {
+			t.Fatalf("buckets hold %d tokens of %d", count, present)
 		}
 		if m, n := h.Total(); n != count || math.Abs(m-mass) > 1e-12*mass {
 			t.Fatalf("total %v, %d; added up %v, %d", m, n, mass, count)
