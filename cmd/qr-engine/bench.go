@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 
 	"qr-gateway/backends/llama/bench"
 )
@@ -26,6 +27,7 @@ func runBench(ctx context.Context, name string, args []string, stdout, stderr io
 	if err := json.Unmarshal([]byte(*request), &cfg); err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
+	runtime.GOMAXPROCS(1) // as an engine on a CPU does, see service.Deps
 	log := slog.New(slog.NewJSONHandler(stderr, nil))
 	var report printer
 	var err error

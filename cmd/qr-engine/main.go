@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -57,6 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	svc := service.New(service.Deps{
 		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: log,
+		Processors: func(n int) { runtime.GOMAXPROCS(n) },
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -29,6 +29,9 @@ func (b *builder) build(ctx context.Context, d Deps) (worker.Report, error) {
 		Vocabulary: b.info.Vocabulary, Language: worker.NewLanguage(b.model.Vocab()), Parse: b.model.ParseChat,
 		Entropy: d.Entropy, EntropyName: d.EntropyName, Log: d.Log,
 	}
+	if !b.plan.gpu && d.Processors != nil {
+		d.Processors(1)
+	}
 	if err := b.makeThreads(); err != nil {
 		return worker.Report{}, err
 	}

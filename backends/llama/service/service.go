@@ -33,6 +33,10 @@ type Deps struct {
 	Entropy     sampler.ByteSource
 	EntropyName string
 	Log         *slog.Logger
+	// Processors limits the threads that run Go at once; nil leaves that as it is. A CPU engine asks for one: what Go has to do between
+	// two decodes is little, and the scheduler of one with an idle second wakes up dozens of times in every decode of over 10 ms
+	// to look after it, each time on a core that llama.cpp's threads wait for each other on.
+	Processors func(n int)
 }
 
 // Model is what requests need of a loaded model besides the workers.
