@@ -147,6 +147,9 @@ func TestModelsAndHealthWithDeadEngines(t *testing.T) {
 		if !strings.Contains(ready.Body.String(), c.two) {
 			t.Errorf("readyz %s does not say %q", ready.Body, c.two)
 		}
+		if strings.Contains(r.logged.String(), "readyz") {
+			t.Errorf("a probe is in the log: %s", r.logged)
+		}
 		if w := r.get("/healthz"); w.Code != 200 {
 			t.Errorf("healthz: got %d", w.Code)
 		}

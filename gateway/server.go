@@ -179,6 +179,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 // drain lets running requests end, then cancels them and gives their errors time to be sent, then cuts the connections.
 func (s *Server) drain(ctx context.Context, srv *http.Server, abort context.CancelCauseFunc) {
 	s.draining.Store(true)
+	s.deps.Log.Info("stopping; running requests may end first", "timeout", s.cfg.DrainTimeout.String())
 	ctx = context.WithoutCancel(ctx)
 	if shutdown(ctx, srv, s.cfg.DrainTimeout) == nil {
 		return
@@ -196,6 +197,8 @@ func shutdown(ctx context.Context, srv *http.Server, limit time.Duration) error 
 	return srv.Shutdown(ctx)
 }
 
+const readyPath = "/readyz"
+
 // routes builds the table. Paths are documented in the README.
 func (s *Server) routes() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode) // else gin prints to the terminal
@@ -212,7 +215,7 @@ func (s *Server) routes() *gin.Engine {
 	read(e, "/v1/models/*id", s.getModel)
 	read(e, "/v1/qr/parameters", s.parameters)
 	read(e, "/healthz", s.healthz)
-	read(e, "/readyz", s.readyz)
+	read(e, readyPath, s.readyz)
 	if s.deps.Metrics != nil {
 		read(e, "/metrics", s.metrics)
 	}

@@ -89,6 +89,8 @@ func (s *Server) log(c *gin.Context, rec *record) {
 
 func level(o Outcome) slog.Level {
 	switch {
+	case o.Route == readyPath:
+		return slog.LevelDebug // its 503 is an answer, not a failure
 	case o.Status >= http.StatusInternalServerError:
 		return slog.LevelError
 	case !strings.HasPrefix(o.Route, "/v1/"):
