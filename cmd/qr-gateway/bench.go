@@ -15,9 +15,8 @@ import (
 
 // benchFlags become the engine's bench.Config. The measuring is done by qr-engine, the only program that links llama.cpp.
 type benchFlags struct {
-	engine  string
-	json    bool
-	request map[string]any
+	engine string
+	json   bool
 }
 
 func newBench() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,7 +139,7 @@ func (s *server) settle(t *testing.T, before map[string]float64) {
 	for {
 		now, bad := s.gauges(t), ""
 		for name, was := range before {
-			watched := name == "go_goroutines" || strings.Contains(name, "busy") || strings.Contains(name, "waiting") || strings.Contains(name, "running")
+			watched := name == "go_goroutines" || strings.Contains(name, "busy") || strings.Contains(name, "queue_depth") || strings.Contains(name, "running")
 			slack := 0.0
 			if name == "go_goroutines" {
 				slack = 8 // idle HTTP connections of this test
@@ -179,8 +180,10 @@ func TestEngineKilled(t *testing.T) {
 	if len(pids) == 0 {
 		t.Fatalf("no engine pid in the log:\n%s", s.log)
 	}
-	var pid int
-	fmt.Sscan(pids[len(pids)-1], &pid)
+	pid, err := strconv.Atoi(pids[len(pids)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -74,11 +74,12 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return runStack(
+	err = runStack(
 		ctx,
 		part{"engine", backend.Run},
 		part{"generate", func(ctx context.Context) error { return g.generate(ctx, backend, req, stdout, stderr) }},
 	)
+	return errors.Join(err, ctx.Err()) // an interrupted text is not a whole one, unlike a server that was told to stop
 }
 
 // request checks the flags.
@@ -107,9 +108,9 @@ func (g *generation) request() (*backends.Request, error) {
 }
 
 func (g *generation) generate(ctx context.Context, b *llama.Backend, req *backends.Request, stdout, stderr io.Writer) error {
-	if err := b.WaitReady(ctx); err != nil {
-		<-ctx.Done() // the engine's own error is the one to show
-		return nil
+	if b.WaitReady(ctx) != nil { // the engine's own error is the one to show
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	prepared, err := b.Prepare(ctx, req)
 	if err != nil {

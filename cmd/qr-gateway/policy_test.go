@@ -182,7 +182,7 @@ func TestPackageVariablesNeverChange(t *testing.T) {
 			}
 			for _, lhs := range a.Lhs {
 				id, ok := lhs.(*ast.Ident)
-				if ok && vars[s.dir][id.Name] && (id.Obj == nil || isPackageVar(s, id.Obj)) {
+				if ok && vars[s.dir][id.Name] && !local(s, id) {
 					t.Errorf("%s: assigns package variable %s", s.fset.Position(a.Pos()), id.Name)
 				}
 			}
@@ -204,14 +204,38 @@ func noteVars(vars map[string]map[string]bool, dir string, g *ast.GenDecl) {
 	}
 }
 
-// isPackageVar reports whether obj is declared at the top of the file, not inside a function.
-func isPackageVar(s source, obj *ast.Object) bool {
+// local reports whether the function around id declares a variable of that name.
+func local(s source, id *ast.Ident) (found bool) {
 	for _, d := range s.file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Pos() <= obj.Pos() && obj.Pos() < f.End() {
-			return false
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || id.Pos() < f.Pos() || f.End() <= id.Pos() {
+			continue
 		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Field: // parameters and results
+				found = found || named(id, n.Names...)
+			case *ast.ValueSpec:
+				found = found || named(id, n.Names...)
+			case *ast.AssignStmt:
+				for _, lhs := range n.Lhs {
+					other, ok := lhs.(*ast.Ident)
+					found = found || n.Tok == token.DEFINE && ok && named(id, other)
+				}
+			case *ast.RangeStmt:
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					other, ok := e.(*ast.Ident)
+					found = found || n.Tok == token.DEFINE && ok && named(id, other)
+				}
+			}
+			return true
+		})
 	}
-	return true
+	return found
+}
+
+func named(id *ast.Ident, names ...*ast.Ident) bool {
+	return slices.ContainsFunc(names, func(n *ast.Ident) bool { return n.Name == id.Name })
 }
 
 func TestSizes(t *testing.T) {

@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	q, err := memory.New(queueConfig(cfg.Queue))
+	q, err := memory.New(queueConfig(cfg))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	srv, err := gateway.New(edgeConfig(cfg.Server), gateway.Deps{
+	srv, err := gateway.New(edgeConfig(cfg), gateway.Deps{
 		Models: all, Dispatcher: hub, Metrics: metrics.Handler(), Observer: metrics, Log: log,
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Server.Listen)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT", cfg.Server.Listen, err)
+		return fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", cfg.Server.Listen, err)
 	}
 	return runStack(
 		ctx,
@@ -103,10 +103,11 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	)
 }
 
-func queueConfig(c config.Queue) memory.Config {
-	q := memory.DefaultConfig()
+func queueConfig(cfg config.Config) memory.Config {
+	q, c := memory.DefaultConfig(), cfg.Queue
 	q.Jobs, q.JobsPerKey, q.Tokens, q.TokensPerKey = c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey
 	q.Wait, q.Lease = c.WaitTimeout, c.Lease
+	q.Stall = max(q.Stall, 2*cfg.Engine.StallTimeout) // the engine's own watch, which knows more, comes first
 	return q
 }
 
@@ -116,8 +117,9 @@ func nodeConfig(c config.Config) node.Config {
 	return n
 }
 
-func edgeConfig(c config.Server) gateway.Config {
-	g := gateway.DefaultConfig()
+func edgeConfig(cfg config.Config) gateway.Config {
+	g, c := gateway.DefaultConfig(), cfg.Server
+	g.PrepareTimeout += cfg.Engine.WaitReady // else a wait for the engine would end without its reason
 	g.Listen, g.BodyLimit, g.KeepAlive, g.WriteTimeout = c.Listen, int64(c.BodyLimit), c.KeepAlive, c.WriteTimeout
 	g.DrainTimeout, g.Origins, g.Version = c.DrainTimeout, c.CORSOrigins, version()
 	return g
@@ -125,12 +127,10 @@ func edgeConfig(c config.Server) gateway.Config {
 
 // greet waits for the models and prints what to try. It lasts as long as the server.
 func greet(ctx context.Context, all models, addr net.Addr, stdout io.Writer, log *slog.Logger) error {
-	if err := all.waitReady(ctx); err != nil {
-		<-ctx.Done() // the engines' own error is the one to show
-		return nil
+	if all.waitReady(ctx) == nil { // else the engines' own error is the one to show
+		log.Info("ready", "address", addr.String())
+		fmt.Fprintf(stdout, greeting, "http://"+addr.String(), all[0].cfg.ID)
 	}
-	log.Info("ready", "address", addr.String())
-	fmt.Fprintf(stdout, greeting, "http://"+addr.String(), all[0].cfg.ID)
 	<-ctx.Done()
 	return nil
 }
@@ -142,6 +142,8 @@ qr-gateway serves %[2]s at %[1]s/v1. Three things to try:
   curl -s %[1]s/v1/chat/completions -H 'Content-Type: application/json' -d '{"model": "%[2]s", "max_tokens": 80, "qr_alpha": 0.3, "messages": [{"role": "user", "content": "Begin a story about a lighthouse."}]}'
 
   python3 -c 'from openai import OpenAI; print(OpenAI(base_url="%[1]s/v1", api_key="none").chat.completions.create(model="%[2]s", max_tokens=80, extra_body={"qr_alpha": 0.3}, messages=[{"role": "user", "content": "Begin a story about a lighthouse."}]).choices[0].message.content)'
+
+  (that is for Python with the openai package: pip install openai)
 
   Open WebUI: Admin Panel > Settings > Connections > OpenAI API, URL %[1]s/v1, any key
 

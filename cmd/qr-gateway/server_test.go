@@ -23,6 +23,9 @@ type server struct {
 	url string
 	cmd *exec.Cmd
 	log *tail
+
+	ended chan struct{} // closed when the process has
+	err   error         // of the process, once it has ended
 }
 
 // tail keeps what a process wrote, and lets a test wait for a line.
@@ -104,7 +107,7 @@ models:
 func start(t *testing.T, file string, args ...string) *server {
 	t.Helper()
 	args = append([]string{"serve", "--config", file, "--listen", "127.0.0.1:0"}, args...)
-	s := &server{cmd: exec.Command(need(t, "QR_TEST_GATEWAY"), args...), log: newTail()}
+	s := &server{cmd: exec.Command(need(t, "QR_TEST_GATEWAY"), args...), log: newTail(), ended: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +119,7 @@ func start(t *testing.T, file string, args ...string) *server {
 	w.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.log.follow(r) })
+	wg.Go(func() { s.err = s.cmd.Wait(); close(s.ended) })
 	t.Cleanup(func() { s.stop(t); wg.Wait(); r.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -130,15 +134,16 @@ func start(t *testing.T, file string, args ...string) *server {
 // stop ends the server as an operator would and fails the test when it doesn't leave cleanly.
 func (s *server) stop(t *testing.T) {
 	if s.cmd.Process.Signal(syscall.SIGTERM) != nil {
-		return
+		return // it has ended, and its test knows how
 	}
-	done := make(chan error, 1)
-	go func() { done <- s.cmd.Wait() }()
 	select {
-	case <-done:
+	case <-s.ended:
+		if s.err != nil {
+			t.Errorf("the server ended with %v on SIGTERM, want status 0", s.err)
+		}
 	case <-time.After(60 * time.Second):
 		_ = s.cmd.Process.Kill()
-		<-done
+		<-s.ended
 		t.Errorf("the server did not end within 60 s of SIGTERM\n%s", s.log)
 	}
 	if t.Failed() {
