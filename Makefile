@@ -12,7 +12,6 @@ MAKEFLAGS += --no-print-directory
 #   QR_CACHE=DIR       the cache
 #   LLAMA_SRC=TREE     another llama.cpp source tree
 #   MODEL=FILE.gguf    another model
-#   MODEL_ID=NAME      the name clients ask for
 #   LISTEN=HOST:PORT   where `make run` listens
 #   GGML_CUDA=1, GGML_VULKAN=1, GGML_HIP=1, GGML_METAL=1, GGML_NATIVE=0,
 #   GGML_OPENMP=1, QR_CMAKE_ARGS="-D...": how llama.cpp is built
@@ -21,7 +20,6 @@ export QR_CACHE LLAMA_SRC MODEL JOBS QR_CMAKE_ARGS CMAKE_CUDA_ARCHITECTURES CMAK
 export GGML_CUDA GGML_HIP GGML_VULKAN GGML_METAL GGML_SYCL GGML_BLAS GGML_NATIVE GGML_OPENMP
 export FUZZTIME
 
-MODEL_ID ?= smollm2
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 .PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
@@ -29,10 +27,11 @@ go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@echo; sed -n '/^# What a user may set/,/^export/s/^# \{0,1\}//p' Makefile
 
 run: build ## fetch, build and start the server on 127.0.0.1:8080
 	@model=$$(.ci/model); \
-	exec bin/qr-gateway serve --config configs/qr-gateway.yaml --model "$(MODEL_ID)=$$model" $(if $(LISTEN),--listen "$(LISTEN)")
+	exec bin/qr-gateway serve --config configs/qr-gateway.yaml --model "smollm2=$$model" $(if $(LISTEN),--listen "$(LISTEN)")
 
 build: ## build bin/qr-gateway and bin/qr-engine with all they need
 	@.ci/tools build
@@ -40,7 +39,8 @@ build: ## build bin/qr-gateway and bin/qr-engine with all they need
 	@$(MAKE) gateway & gateway=$$!; $(MAKE) engine || { wait $$gateway; exit 1; }; wait $$gateway
 
 gateway: ## build bin/qr-gateway (pure Go)
-	@CGO_ENABLED=0 $(go_build) -o bin/qr-gateway ./cmd/qr-gateway
+	@revision=$$(git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || true); \
+	CGO_ENABLED=0 $(go_build)" -X main.revision=$$revision" -o bin/qr-gateway ./cmd/qr-gateway
 
 engine: ## build libqrllama.so and bin/qr-engine
 	@env=$$(.ci/engine-env); eval "$$env"; \

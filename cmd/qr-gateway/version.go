@@ -19,20 +19,26 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is the commit the binary was built from, as the Go tool recorded it.
+// revision is the commit the program was built from. make has the linker set it.
+var revision string
+
+// version is the commit the binary was built from, as make or the Go tool recorded it.
 func version() string {
+	if revision != "" {
+		return revision
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	revision, dirty := "unknown", ""
+	commit, dirty := "unknown", ""
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			revision = s.Value[:12]
+			commit = s.Value[:12]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			dirty = "-dirty"
 		}
 	}
-	return revision + dirty
+	return commit + dirty
 }
