@@ -12,8 +12,15 @@ func TestSeqRemove(t *testing.T) {
 		part     bool // a part, which recurrent states refuse
 		min, max int  // what is left of an attention cache
 	}{
-		{39, -1, true, 0, 38}, {39, 40, true, 0, 38}, {36, -1, true, 0, 35}, {30, -1, true, 0, 29},
-		{10, 20, true, 0, 39}, {0, 10, true, 10, 39}, {40, -1, false, 0, 39}, {-1, -1, false, -1, -1}, {0, 40, false, -1, -1},
+		{39, -1, true, 0, 38},
+		{39, 40, true, 0, 38},
+		{36, -1, true, 0, 35},
+		{30, -1, true, 0, 29},
+		{10, 20, true, 0, 39},
+		{0, 10, true, 10, 39},
+		{40, -1, false, 0, 39},
+		{-1, -1, false, -1, -1},
+		{0, 40, false, -1, -1},
 	}
 	for name, memory := range kinds {
 		m := tiny(t, name)

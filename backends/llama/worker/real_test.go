@@ -39,7 +39,7 @@ func envPath(t testing.TB, name string) string {
 // load loads a toy by name, or the small real model as "smollm2".
 func load(t testing.TB, name string, context, threads int, kv engine.KVType) *bench {
 	t.Helper()
-	path := ""
+	var path string
 	if name == "smollm2" {
 		path = envPath(t, "QR_TEST_MODEL")
 	} else {
