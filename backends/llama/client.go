@@ -16,6 +16,9 @@ import (
 // prepareTries is how often a Prepare is sent when the engine dies under it: it changes nothing, so it may be repeated.
 const prepareTries = 3
 
+// generateTries is the same for a Generate that has brought nothing. It is less: the request itself may have ended the engine.
+const generateTries = 2
+
 // Prepare implements [backends.Backend]. It waits for an engine that restarts.
 func (b *Backend) Prepare(ctx context.Context, req *backends.Request) (*backends.Prepared, error) {
 	in, err := prepareRequest(req)
@@ -79,17 +82,31 @@ func prepared(req *backends.Request, res *pb.PrepareResponse, size int) *backend
 	return &backends.Prepared{Request: req, Tokens: res.Tokens, MaxTokens: rest, Stops: stops, ChatFormat: res.ChatFormat}
 }
 
-// Generate implements [backends.Backend]. An engine that dies under it ends it with an error of KindLost.
+// Generate implements [backends.Backend]. An engine that dies under it ends it with an error of KindLost. A call that has brought nothing
+// at all is sent once more, to the next engine: its engine was most likely gone before, and the supervisor had yet to notice.
 func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(backends.Event) error) (*backends.Result, error) {
-	s, err := b.serving(ctx)
-	if err != nil {
-		return nil, err
-	}
 	req, err := generateRequest(p.Request.ID, p.Tokens, p.MaxTokens, &p.Request.Params)
 	if err != nil {
 		return nil, err
 	}
 	req.Stop, req.ChatFormat, req.IncludeStop = p.Stops, p.ChatFormat, p.Request.IncludeStop
+	for try := 1; ; try++ {
+		s, err := b.serving(ctx)
+		if err != nil {
+			return nil, err
+		}
+		res, begun, err := b.stream(ctx, s, req, emit)
+		if begun || try == generateTries || !errors.Is(err, backends.ErrLost) {
+			return res, err
+		}
+		if err := b.superseded(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// stream makes one call, and reports whether the engine has answered anything.
+func (b *Backend) stream(ctx context.Context, s *snapshot, req *pb.GenerateRequest, emit func(backends.Event) error) (_ *backends.Result, begun bool, _ error) {
 	b.running.Add(1)
 	defer b.running.Add(-1)
 	// The call's own context: whatever way this ends, the engine's worker is told.
@@ -97,18 +114,20 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	defer cancel()
 	stream, err := s.client.Generate(call, req)
 	if err != nil {
-		return nil, b.callError(ctx, err)
+		return nil, false, b.callError(ctx, err)
 	}
 	for {
 		res, err := stream.Recv()
 		if err != nil {
-			return nil, b.callError(ctx, err)
+			return nil, begun, b.callError(ctx, err)
 		}
+		begun = true
 		if fin := res.GetFinished(); fin != nil {
-			return result(fin)
+			out, err := result(fin)
+			return out, true, err
 		}
 		if err := emit(event(res)); err != nil {
-			return nil, err
+			return nil, true, err
 		}
 	}
 }

@@ -36,6 +36,7 @@ type fakeEngine struct {
 	err     error
 	killed  bool
 	release chan struct{} // Generate waits for it, but for the warm-up
+	linger  chan struct{} // the end of the process is seen once it is closed; nil: at once
 }
 
 func (e *fakeEngine) Load(context.Context, *pb.LoadRequest) (*pb.LoadResponse, error) {
@@ -81,6 +82,9 @@ func (e *fakeEngine) serve(socket string) error {
 	pb.RegisterEngineServiceServer(e.server, e)
 	go func() {
 		_ = e.server.Serve(l)
+		if e.linger != nil {
+			<-e.linger
+		}
 		close(e.done)
 	}()
 	return nil
@@ -201,6 +205,24 @@ func TestCrashIsFollowedByARestart(t *testing.T) {
 	}
 	if b.Restarts() != 1 {
 		t.Errorf("%d restarts", b.Restarts())
+	}
+}
+
+// TestRequestsDoNotMeetADeadEngine: between the end of the connection and that of the process the state is still ready.
+func TestRequestsDoNotMeetADeadEngine(t *testing.T) {
+	first := &fakeEngine{linger: make(chan struct{})}
+	b := fakeBackend(t, &script{engines: []*fakeEngine{first}})
+	b.cfg.StallTimeout = time.Minute
+	running(t, b)
+	p, err := b.Prepare(t.Context(), request("x", 1, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.server.Stop()
+	time.AfterFunc(20*time.Millisecond, func() { close(first.linger) })
+	_, err = b.Generate(t.Context(), p, func(backends.Event) error { return nil })
+	if err != nil || b.Restarts() != 1 {
+		t.Errorf("%v after %d restarts", err, b.Restarts())
 	}
 }
 
