@@ -90,7 +90,7 @@ func (l *lane) timed() error {
 	if l.cores == nil {
 		return l.Decode()
 	}
-	threads := l.cores.Threads()
+	threads := l.cores.Threads(l.Len())
 	l.SetThreads(threads)
 	begun := time.Now()
 	err := l.Decode()

@@ -37,11 +37,12 @@ const (
 // NewCores makes the decision for up to all threads.
 func NewCores(all int) *Cores { return &Cores{all: all, patience: minPatience} }
 
-// Threads is the number for the next decode.
-func (c *Cores) Threads() int {
+// Threads is the number for the next decode, of so many tokens. A piece of a prompt always gets all: it computes for long between two
+// meetings of its threads, and a trial that happens to be under way would make it many times slower.
+func (c *Cores) Threads(tokens int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active() == 0 {
+	if tokens > MaxGroup || c.active() == 0 {
 		return c.all
 	}
 	return 1

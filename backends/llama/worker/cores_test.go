@@ -8,7 +8,7 @@ import (
 // play notes n decodes that take what took says for a number of threads, and returns how many used all four.
 func play(c *Cores, n int, took func(threads int) time.Duration) (all int) {
 	for range n {
-		threads := c.Threads()
+		threads := c.Threads(1)
 		if threads != 1 {
 			all++
 		}
@@ -51,17 +51,26 @@ func TestCoresKeepAllWhereTheyAreStillBest(t *testing.T) {
 	}
 }
 
+func TestPromptsGetAllCores(t *testing.T) {
+	c := NewCores(4)
+	play(c, 100, ms(6, 11))
+	play(c, 200, ms(60, 12))
+	if one, prompt := c.Threads(1), c.Threads(256); one != 1 || prompt != 4 {
+		t.Errorf("disturbed: %d threads for a token and %d for a prompt, want 1 and 4", one, prompt)
+	}
+}
+
 func TestCoresIgnoreBatchesAndSingleCores(t *testing.T) {
 	c := NewCores(4)
 	for range 1000 {
-		c.Note(c.Threads(), 8, time.Hour)
+		c.Note(c.Threads(8), 8, time.Hour)
 	}
-	if got := c.Threads(); got != 4 {
+	if got := c.Threads(1); got != 4 {
 		t.Errorf("after slow batches: %d threads, want 4", got)
 	}
 	single := NewCores(1)
 	play(single, 1000, ms(100, 1))
-	if got := single.Threads(); got != 1 {
+	if got := single.Threads(1); got != 1 {
 		t.Errorf("one core: %d threads", got)
 	}
 }
