@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"qr-gateway/backends"
 	pb "qr-gateway/backends/llama/enginepb"
@@ -37,29 +39,34 @@ func (b *Backend) Prepare(ctx context.Context, req *backends.Request) (*backends
 		if err = b.callError(ctx, err); !errors.Is(err, backends.ErrLost) || try == prepareTries {
 			return nil, err
 		}
-		if err := b.superseded(ctx, s); err != nil {
+		if err := b.superseded(ctx, s, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// superseded waits until the supervisor has noticed that the engine of s is no more.
-func (b *Backend) superseded(ctx context.Context, s *snapshot) error {
+// superseded waits until the supervisor has noticed that the engine of s is no more. It returns why if it does not.
+func (b *Backend) superseded(ctx context.Context, s *snapshot, why error) error {
 	timer := time.NewTimer(b.cfg.WaitReady)
 	defer timer.Stop()
 	select {
 	case <-s.changed:
 		return nil
 	case <-timer.C:
-		return b.unavailable(s)
+		return why
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// prepareRequest makes the engine's form of a request.
+// prepareRequest makes the engine's form of a request. The protocol takes valid UTF-8 only, and says so as if the engine had
+// died.
 func prepareRequest(req *backends.Request) (*pb.PrepareRequest, error) {
 	switch {
+	case req.Text != nil && !utf8.ValidString(*req.Text):
+		return nil, notUTF8("prompt")
+	case !utf8.ValidString(strings.Join(req.Stop, "")):
+		return nil, notUTF8("stop")
 	case req.Chat != nil:
 		return &pb.PrepareRequest{Input: &pb.PrepareRequest_Chat{Chat: &pb.ChatInput{
 			MessagesJson: req.Chat.Messages, EnableThinking: req.Chat.Thinking, TemplateKwargsJson: req.Chat.Kwargs,
@@ -70,6 +77,12 @@ func prepareRequest(req *backends.Request) (*pb.PrepareRequest, error) {
 		return &pb.PrepareRequest{Input: &pb.PrepareRequest_Tokens{Tokens: &pb.TokenInput{Ids: req.Tokens}}}, nil
 	}
 	return nil, &backends.Error{Kind: backends.KindInvalid, Code: "empty_prompt", Param: "prompt", Message: "the request has no prompt"}
+}
+
+func notUTF8(param string) error {
+	return &backends.Error{
+		Kind: backends.KindInvalid, Code: "invalid_value", Param: param, Message: param + " is not valid UTF-8", Hint: "convert it to UTF-8",
+	}
 }
 
 // prepared cuts the answer to what the context has room for.
@@ -99,7 +112,7 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 		if begun || try == generateTries || !errors.Is(err, backends.ErrLost) {
 			return res, err
 		}
-		if err := b.superseded(ctx, s); err != nil {
+		if err := b.superseded(ctx, s, err); err != nil {
 			return nil, err
 		}
 	}

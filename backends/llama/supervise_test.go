@@ -323,6 +323,22 @@ func TestRequestsWaitForAnEngineAndNoLonger(t *testing.T) {
 	}
 }
 
+// TestTextThatIsNotUTF8IsRefused: the protocol can't carry it, which must not pass for the death of an engine.
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
+	b := fakeBackend(t, &script{})
+	running(t, b)
+	bad := "a\xffb"
+	text, stop := request("x", 1, 5), request("x", 1, 5)
+	text.Text, stop.Stop = &bad, []string{"fine", bad}
+	for param, req := range map[string]*backends.Request{"prompt": text, "stop": stop} {
+		_, err := b.Prepare(t.Context(), req)
+		var e *backends.Error
+		if !errors.As(err, &e) || e.Kind != backends.KindInvalid || e.Param != param {
+			t.Errorf("%s: got %v", param, err)
+		}
+	}
+}
+
 func TestCancelEndsTheCall(t *testing.T) {
 	b := fakeBackend(t, &script{engines: []*fakeEngine{{release: make(chan struct{}), polite: true}}})
 	running(t, b)
