@@ -30,14 +30,19 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		report(os.Stderr, err)
+		report(os.Stderr, os.Args[1:], err)
 		os.Exit(1)
 	}
 }
 
+// measures says that the program was asked to measure, not to serve.
+func measures(args []string) bool {
+	return len(args) > 0 && (args[0] == benchDecode || args[0] == benchWorkers)
+}
+
 // run serves until ctx or stdin ends, or measures.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	if len(args) > 0 && (args[0] == benchDecode || args[0] == benchWorkers) {
+	if measures(args) {
 		return runBench(ctx, args[0], args[1:], stdout, stderr)
 	}
 	flags := flag.NewFlagSet("qr-engine", flag.ContinueOnError)
@@ -97,8 +102,12 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// report writes an error as one log line.
-func report(w io.Writer, err error) {
+// report writes an error: for a gateway as a line of the log, for a person who measures as it is.
+func report(w io.Writer, args []string, err error) {
+	if measures(args) {
+		_, _ = fmt.Fprintf(w, "error: %v\n", err)
+		return
+	}
 	line, _ := json.Marshal(map[string]string{
 		"time": time.Now().Format(time.RFC3339Nano), "level": "ERROR", "source": "qr-engine", "msg": err.Error(),
 	})

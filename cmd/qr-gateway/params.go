@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -53,6 +54,9 @@ func (p *paramFlags) apply(params *sampler.Params) error {
 		if err := params.SetText(key, *text); err != nil {
 			return err
 		}
+	}
+	if p.flags.Changed("alpha") && params.WavePeriod > 0 {
+		return errors.New("--alpha and a wave are both given; a wave sets alpha for every token, so give one of them")
 	}
 	return params.Validate()
 }

@@ -129,10 +129,18 @@ func edgeConfig(cfg config.Config) gateway.Config {
 func greet(ctx context.Context, all models, addr net.Addr, stdout io.Writer, log *slog.Logger) error {
 	if all.waitReady(ctx) == nil { // else the engines' own error is the one to show
 		log.Info("ready", "address", addr.String())
-		fmt.Fprintf(stdout, greeting, "http://"+addr.String(), all[0].cfg.ID)
+		fmt.Fprintf(stdout, greeting, localURL(addr), all[0].cfg.ID)
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// localURL is where somebody on this machine reaches addr.
+func localURL(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://127.0.0.1:%d", tcp.Port)
+	}
+	return "http://" + addr.String()
 }
 
 // greeting takes the server's URL and a model's id.

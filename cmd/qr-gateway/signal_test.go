@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,15 @@ func TestInterruptedGenerate(t *testing.T) {
 	}
 	if code := run(ctx, args, cancelWriter{cancel}, io.Discard); code != 130 {
 		t.Errorf("status %d, want 130", code)
+	}
+}
+
+// TestLocalURL holds that the commands printed at the start work on this machine.
+func TestLocalURL(t *testing.T) {
+	for ip, want := range map[string]string{"0.0.0.0": "http://127.0.0.1:80", "::": "http://127.0.0.1:80", "192.0.2.1": "http://192.0.2.1:80", "::1": "http://[::1]:80"} {
+		if got := localURL(&net.TCPAddr{IP: net.ParseIP(ip), Port: 80}); got != want {
+			t.Errorf("%s: got %s, want %s", ip, got, want)
+		}
 	}
 }
 
