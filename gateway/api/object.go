@@ -117,7 +117,12 @@ func kindOf(raw []byte) string {
 }
 
 func wrongType(param, want string, raw []byte) *Error {
-	e := Invalid(param, "%s must be %s, not a %s", param, want, kindOf(raw))
+	kind := kindOf(raw)
+	article := "a"
+	if kind == "object" {
+		article = "an"
+	}
+	e := Invalid(param, "%s must be %s, not %s %s", param, want, article, kind)
 	e.Code = "invalid_type"
 	return e
 }
