@@ -119,6 +119,10 @@ func (b *Backend) life(ctx context.Context, socket string) error {
 	}
 	died()
 	<-watching
+	if errors.Is(err, errStalled) {
+		p.Kill() // it would not listen, and requests wait
+		return err
+	}
 	select {
 	case <-p.Done():
 		return b.ended(p.Err())
@@ -242,7 +246,7 @@ func (b *Backend) watch(ctx context.Context, client pb.EngineServiceClient) erro
 	return ctx.Err()
 }
 
-// end ends a process and waits until it has: politely first, unless it is stuck anyway.
+// end ends a process and waits until it has: politely first.
 func (b *Backend) end(p Process) {
 	p.Terminate()
 	timer := time.NewTimer(b.cfg.Grace)
