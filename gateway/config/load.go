@@ -194,7 +194,11 @@ func (c *Config) replacePath(id, path, file string) error {
 
 // fillParams works out what a request to each model starts from.
 func (c *Config) fillParams(env map[string]string) error {
-	errs := setEnv(&sampler.Params{}, env) // the same for every model: said once, here
+	fromEnv := sampler.Params{}
+	errs := setEnv(&fromEnv, env) // the same for every model: said once, here
+	if env[alphaEnv] != "" && fromEnv.WavePeriod > 0 {
+		errs = append(errs, &FieldError{Path: alphaEnv, Message: twoAlphas})
+	}
 	for i := range c.Models {
 		m := &c.Models[i]
 		m.Params = sampler.Defaults()
@@ -203,10 +207,21 @@ func (c *Config) fillParams(env map[string]string) error {
 				errs = append(errs, &FieldError{Path: fmt.Sprintf("models[%d].defaults", i), Message: err.Error()})
 			}
 		}
+		if m.Defaults["qr_alpha"] != nil && m.Params.WavePeriod > 0 {
+			errs = append(errs, &FieldError{Path: fmt.Sprintf("models[%d].defaults", i), Message: twoAlphas})
+		}
+		if env[alphaEnv] != "" {
+			m.Params.WavePeriod = 0 // the environment wins over the file, whichever way that sets alpha
+		}
 		setEnv(&m.Params, env)
 	}
 	return errors.Join(errs...)
 }
+
+const (
+	alphaEnv  = "QR_ALPHA"
+	twoAlphas = "alpha and a wave are both given; a wave sets alpha for every token, so give one of them"
+)
 
 // setEnv takes parameters from variables such as QR_ALPHA.
 func setEnv(p *sampler.Params, env map[string]string) []error {

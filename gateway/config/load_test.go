@@ -86,6 +86,20 @@ func TestParamPrecedence(t *testing.T) {
 	}
 }
 
+// TestAlphaOfTheEnvironmentWins holds that it does over a wave too, which would be silent about it.
+func TestAlphaOfTheEnvironmentWins(t *testing.T) {
+	file := "models: [{id: m, backend: fake, defaults: {qr_wave_period: 8, qr_wave_amplitude: 0.5}}]"
+	got, err := load(t, file, []string{"QR_ALPHA=0.25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := range 8 {
+		if a := got.Models[0].Params.AlphaAt(step); a != 0.25 {
+			t.Errorf("alpha of token %d is %v, want 0.25", step, a)
+		}
+	}
+}
+
 func TestEnvironmentTypes(t *testing.T) {
 	got, err := load(t, "models: [{id: m, backend: fake}]", []string{
 		"QR_SERVER_BODY_LIMIT=2MiB", "QR_SERVER_CORS_ORIGINS=https://a.example, https://b.example", "QR_QUEUE_JOBS=7",

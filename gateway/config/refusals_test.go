@@ -55,6 +55,8 @@ func modelRefusals() []refusal {
 		{name: "yes as number", yaml: "models: [{id: a, path: x, workers: yes}]"},
 		{name: "unknown parameter", yaml: "models: [{id: a, path: x, defaults: {qr_alhpa: 1}}]"},
 		{name: "parameter out of range", yaml: "models: [{id: a, path: x, defaults: {qr_alpha: 2, qr_lookahead_k: 0}}]"},
+		{name: "alpha and a wave", yaml: "models: [{id: a, path: x, defaults: {qr_alpha: 0.1, qr_wave_period: 8}}]"},
+		{name: "chunk between steps", yaml: "models: [{id: a, path: x, chunk: 96}]"},
 		{name: "parameter of the wrong type", yaml: "models: [{id: a, path: x, defaults: {qr_curve: 3}}]"},
 	}
 }
@@ -63,6 +65,7 @@ func otherRefusals() []refusal {
 	return []refusal{
 		{name: "variable of a section", yaml: fake, env: []string{"QR_SERVER_LISTN=a:1"}},
 		{name: "misspelt parameter variable", yaml: fake, env: []string{"QR_ALPAH=1"}},
+		{name: "variables for alpha and a wave", yaml: fake, env: []string{"QR_ALPHA=0.5", "QR_WAVE_PERIOD=8"}},
 		{name: "variable out of range", yaml: fake, env: []string{"QR_ALPHA=2"}},
 		{name: "variable of the wrong type", yaml: fake, env: []string{"QR_QUEUE_JOBS=many", "QR_SERVER_KEEP_ALIVE=5"}},
 		{name: "model flag without path", yaml: fake, args: []string{"--model", "m"}},

@@ -142,7 +142,9 @@ func (m Model) check(c *checks) {
 	c.between("workers", m.Workers, 1, 64)
 	c.between("threads", m.Threads, 0, 1024)
 	c.between("group", m.Group, 1, 64)
-	c.between("chunk", m.Chunk, 64, 512)
+	if c.between("chunk", m.Chunk, 64, 512); m.Chunk%64 != 0 && m.Chunk > 64 {
+		c.fail("chunk", "is %d; it takes a multiple of 64", m.Chunk)
+	}
 	c.between("gpu_layers", m.GPULayers, -1, 10_000)
 	c.oneOf("kv_type", m.KVType, "f16", "f32")
 	c.between("poll", m.Poll, 0, 100)
