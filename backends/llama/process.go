@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -165,6 +166,10 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 		level = slog.LevelError
 	}
 	msg, _ := fields["msg"].(string)
+	// llama.cpp compares its own cells, which hold a group of candidates besides the request; the engine compares the request.
+	if fields["source"] == "llama.cpp" && strings.Contains(msg, "n_ctx_train") {
+		level = slog.LevelDebug
+	}
 	delete(fields, "level")
 	delete(fields, "msg")
 	delete(fields, "time")

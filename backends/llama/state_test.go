@@ -52,11 +52,12 @@ func TestParseLine(t *testing.T) {
 		msg   string
 		attrs int
 	}{
-		`{"level":"WARN","source":"llama.cpp","msg":"slow","n":3}`: {slog.LevelWarn, "slow", 2},
-		`{"level":"INFO","msg":"x","time":"2026-01-01T00:00:00Z"}`: {slog.LevelInfo, "x", 0},
-		`GGML_ASSERT(n > 0) failed`:                                {slog.LevelError, "GGML_ASSERT(n > 0) failed", 1},
-		`{"level":"odd","msg":"y"}`:                                {slog.LevelError, "y", 0},
-		`{"broken`:                                                 {slog.LevelError, `{"broken`, 1},
+		`{"level":"WARN","source":"llama.cpp","msg":"slow","n":3}`:                            {slog.LevelWarn, "slow", 2},
+		`{"level":"WARN","source":"llama.cpp","msg":"n_ctx_seq (8448) > n_ctx_train (8192)"}`: {slog.LevelDebug, "n_ctx_seq (8448) > n_ctx_train (8192)", 1},
+		`{"level":"INFO","msg":"x","time":"2026-01-01T00:00:00Z"}`:                            {slog.LevelInfo, "x", 0},
+		`GGML_ASSERT(n > 0) failed`:                                                           {slog.LevelError, "GGML_ASSERT(n > 0) failed", 1},
+		`{"level":"odd","msg":"y"}`:                                                           {slog.LevelError, "y", 0},
+		`{"broken`:                                                                            {slog.LevelError, `{"broken`, 1},
 	} {
 		level, msg, attrs := parseLine([]byte(in))
 		if level != want.level || msg != want.msg || len(attrs) != want.attrs {
