@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	testPrompt = 32 // tokens
+	testPrompt = 16 // tokens; the start waits until they are decoded four times
 	// A fork may differ from plain decoding by this many times what two plain ways of decoding the same tokens differ by,
 	// or by this part of what different tokens differ by, whichever is more. A wrong state differs like a different token.
 	noiseFactor   = 4
@@ -163,12 +163,12 @@ func (t *selfTest) decode(ctx context.Context, n int) ([][]float32, error) {
 func judge(plain, paired []float32, equal, siblings [][]float32) Report {
 	noise, fork := distance(plain, paired), distance(plain, siblings[0])
 	forkMax := apart(plain, siblings[0])
-	nearest, spread := math.Inf(1), 0.0
+	nearest, spread, spreadMax := math.Inf(1), 0.0, 0.0
 	for i := range siblings[1:] {
 		nearest = min(nearest, distance(siblings[0], siblings[i+1]))
 	}
 	for _, row := range equal[1:] {
-		spread = max(spread, apart(equal[0], row))
+		spread, spreadMax = max(spread, distance(equal[0], row)), max(spreadMax, apart(equal[0], row))
 	}
 	limit := max(noiseFactor*noise, siblingFactor*nearest)
 	var r Report
@@ -177,7 +177,7 @@ func judge(plain, paired []float32, equal, siblings [][]float32) Report {
 	r.Lines = []string{
 		fmt.Sprintf("%s: a fork differs from plain decoding by %.3g (greatest %.3g); noise without forks %.3g, nearest sibling %.3g",
 			verdict(fork <= limit), fork, forkMax, noise, nearest),
-		fmt.Sprintf("%s: %d equal forks differ by at most %.3g", verdict(same), len(equal), spread),
+		fmt.Sprintf("%s: %d equal forks differ by at most %.3g (greatest %.3g)", verdict(same), len(equal), spread, spreadMax),
 	}
 	return r
 }
