@@ -50,8 +50,9 @@ func TestCrossTalk(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, body := range bodies {
 		wg.Go(func() {
-			if got := s.text(t, body); got != alone[i] {
-				t.Errorf("conversation %d in company:\n%q\nalone:\n%q", i, got, alone[i])
+			got, err := s.answer(t.Context(), body)
+			if err != nil || got != alone[i] {
+				t.Errorf("conversation %d in company:\n%q, %v\nalone:\n%q", i, got, err, alone[i])
 			}
 		})
 	}
@@ -175,7 +176,13 @@ func TestEngineKilled(t *testing.T) {
 		}
 	}
 	waiting := make(chan string, 1)
-	go func() { waiting <- s.text(t, chat("Name a colour.", 8, map[string]any{"seed": 1})) }()
+	go func() {
+		got, err := s.answer(t.Context(), chat("Name a colour.", 8, map[string]any{"seed": 1}))
+		if err != nil {
+			t.Errorf("waiting request: %v", err)
+		}
+		waiting <- got
+	}()
 	pids := s.enginePIDs(t)
 	if len(pids) == 0 {
 		t.Fatalf("no engine pid in the log:\n%s", s.log)

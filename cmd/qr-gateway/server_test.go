@@ -200,15 +200,24 @@ func chat(content string, maxTokens int, more map[string]any) map[string]any {
 // text returns the answer of a non-streamed request that must succeed.
 func (s *server) text(t *testing.T, body map[string]any) string {
 	t.Helper()
-	status, b, err := s.post(t.Context(), body)
+	answer, err := s.answer(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// answer is text for goroutines, which must not end a test.
+func (s *server) answer(ctx context.Context, body map[string]any) (string, error) {
+	status, b, err := s.post(ctx, body)
 	if err != nil || status != http.StatusOK {
-		t.Fatalf("chat: status %d, error %v: %s", status, err, b)
+		return "", fmt.Errorf("chat: status %d, error %w: %s", status, err, b)
 	}
 	var a struct {
 		Choices []struct{ Message struct{ Content string } }
 	}
 	if err := json.Unmarshal(b, &a); err != nil || len(a.Choices) != 1 {
-		t.Fatalf("answer %s: %v", b, err)
+		return "", fmt.Errorf("answer %s: %w", b, err)
 	}
-	return a.Choices[0].Message.Content
+	return a.Choices[0].Message.Content, nil
 }

@@ -13,11 +13,13 @@ const (
 	// steady is how much longer than the quickest the middle one may take. On a busy machine a table would tell of its
 	// other work, long after that has ended.
 	steady = 1.2
+	// costPatience is how long the start may be held up. A model slow enough to reach it is served by the built-in table.
+	costPatience = 2 * time.Second
 )
 
 // MeasureCost times batches of 1 to group candidates on an empty cache and returns their cost in units of the first, for
 // lookahead.Config: what a batch saves depends on the model and the machine. It returns nil when the machine is too busy to
-// tell. The cache is empty again afterwards.
+// tell, or the model too slow to tell soon. The cache is empty again afterwards.
 func MeasureCost(ctx context.Context, c Cache, group int, ordinary []int32) ([]float64, error) {
 	t := &selfTest{lane: &lane{Cache: c, progress: &Progress{}}, group: group}
 	t.prompt, t.token = sample(ordinary, testPrompt), sample(ordinary, group)
@@ -27,13 +29,14 @@ func MeasureCost(ctx context.Context, c Cache, group int, ordinary []int32) ([]f
 	}
 	var sizes []int
 	var times []time.Duration
+	begun := time.Now()
 	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MaxGroup} {
 		n = min(n, group)
 		d, calm, err := t.quickest(ctx, n)
 		if err != nil {
 			return nil, fmt.Errorf("time a batch of %d: %w", n, err)
 		}
-		if !calm {
+		if !calm || time.Since(begun) > costPatience {
 			return nil, nil
 		}
 		sizes, times = append(sizes, n), append(times, d)
