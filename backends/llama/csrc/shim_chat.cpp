@@ -116,6 +116,7 @@ std::string format_of(const common_chat_params & p) {
     j["format"]            = (int) p.format;
     j["generation_prompt"] = p.generation_prompt;
     j["parser"]            = p.parser;
+    j["preserved"]         = p.preserved_tokens; // not for the parser: what the answer must be able to hold
     return j.dump_safe();
 }
 

@@ -54,6 +54,11 @@ func applyHandle(h *C.qr_model, in ChatInput) (ChatPrompt, error) {
 	if err := json.Unmarshal([]byte(goText(got.stops, got.stops_len)), &out.Stops); err != nil {
 		return ChatPrompt{}, fmt.Errorf("read stop strings: %w", err)
 	}
+	var format struct{ Preserved []string }
+	if err := json.Unmarshal(out.Format, &format); err != nil {
+		return ChatPrompt{}, fmt.Errorf("read chat format: %w", err)
+	}
+	out.Preserved = format.Preserved
 	return out, nil
 }
 

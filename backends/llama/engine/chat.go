@@ -20,6 +20,8 @@ type ChatPrompt struct {
 	Format []byte   // opaque: what ParseChat needs to read the answer
 	// SplitsText is false when the answer's text is its content as it stands, so that ParseChat has nothing to do.
 	SplitsText bool
+	// Preserved are control tokens that the answer is built with in this format: banning them would break it.
+	Preserved  []string
 	AddSpecial bool // tokenise Prompt with addSpecial; a BOS that the template wrote itself is not doubled
 }
 

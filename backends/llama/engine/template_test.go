@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,20 @@ func TestReasoningIsSplitOff(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
 		}
+	}
+}
+
+const channels = `{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}` +
+	`{% if add_generation_prompt %}<|start|>assistant{# then <|channel|> #}{% endif %}`
+
+// Answers of some formats are made of control tokens, which must then not be banned.
+func TestFormatNamesItsTokens(t *testing.T) {
+	p := apply(t, withTemplate(t, channels), `[{"role":"user","content":"x"}]`)
+	if !slices.Contains(p.Preserved, "<|channel|>") || !slices.Contains(p.Preserved, "<|message|>") {
+		t.Errorf("preserved %q, want the tokens of the format", p.Preserved)
+	}
+	if p := apply(t, withTemplate(t, raising), `[{"role":"user","content":"x"}]`); len(p.Preserved) > 0 {
+		t.Errorf("preserved %q of a plain format", p.Preserved)
 	}
 }
 

@@ -89,6 +89,6 @@ func (m *loaded) job(req *pb.GenerateRequest) (*worker.Job, error) {
 	if err := json.Unmarshal(req.ChatFormat, &f); err != nil {
 		return nil, &backends.Error{Kind: backends.KindInvalid, Code: "invalid_value", Param: "chat_format", Message: "read chat format: " + err.Error()}
 	}
-	job.Thinking, job.Format = f.Thinking, f.Split
+	job.Thinking, job.Format, job.Allow = f.Thinking, f.Split, f.Allow
 	return job, nil
 }

@@ -14,8 +14,9 @@ import (
 
 // chatFormat is what Generate needs to know about how a chat prompt was made; opaque to the gateway.
 type chatFormat struct {
-	Thinking bool   `json:"thinking,omitempty"` // the answer begins with it, or may
-	Split    []byte `json:"split,omitempty"`    // the engine's own, if the text is to be split
+	Thinking bool    `json:"thinking,omitempty"` // the answer begins with it, or may
+	Split    []byte  `json:"split,omitempty"`    // the engine's own, if the text is to be split
+	Allow    []int32 `json:"allow,omitempty"`    // control tokens that the answer is built with
 }
 
 // Prepare implements the protocol.
@@ -76,16 +77,28 @@ func (m *loaded) prepareChat(in *pb.ChatInput) (*pb.PrepareResponse, error) {
 		return nil, err
 	}
 	res := &pb.PrepareResponse{Tokens: tokens, Stops: chat.Stops, Prompt: chat.Prompt}
-	f := chatFormat{Thinking: in.EnableThinking || opensThinking(chat.Prompt)}
+	f := chatFormat{Thinking: in.EnableThinking || opensThinking(chat.Prompt), Allow: m.preserved(chat.Preserved)}
 	if chat.SplitsText {
 		f.Split = chat.Format
 	}
-	if f.Thinking || f.Split != nil {
+	if f.Thinking || f.Split != nil || f.Allow != nil {
 		if res.ChatFormat, err = json.Marshal(f); err != nil {
 			return nil, fmt.Errorf("encode chat format: %w", err)
 		}
 	}
 	return res, nil
+}
+
+// preserved are the ids of the tokens without which answers in this format can't be written. The marks of thinking are not
+// among them: whether a model may think is the request's to say.
+func (m *loaded) preserved(pieces []string) (ids []int32) {
+	for _, piece := range pieces {
+		tokens, err := m.model.Tokenize(piece, false, true)
+		if err == nil && len(tokens) == 1 && m.language.Think.Has(tokens[0]) && piece != "<think>" && piece != "</think>" {
+			ids = append(ids, tokens[0])
+		}
+	}
+	return ids
 }
 
 // opensThinking reports whether the prompt ends within a block of thinking, as some templates have it whatever they are told. Were

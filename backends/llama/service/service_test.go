@@ -21,6 +21,7 @@ import (
 	"qr-gateway/backends/llama/engine"
 	pb "qr-gateway/backends/llama/enginepb"
 	"qr-gateway/backends/llama/worker"
+	"qr-gateway/sampler"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -296,5 +297,14 @@ func TestPanicIsOneRequestsError(t *testing.T) {
 	}
 	if _, err := client.Tokenize(t.Context(), &pb.TokenizeRequest{Text: "x"}); err != nil {
 		t.Errorf("after the panic: %v", err)
+	}
+}
+
+// Of the tokens a format names, those that the think-ban would take away are allowed: one token each, the marks of thinking not.
+func TestTokensOfTheFormatAreAllowed(t *testing.T) {
+	m := &loaded{model: wordModel{}, language: worker.Language{Think: sampler.NewMask('c', 'm', 'x')}}
+	got := m.preserved([]string{"c", "free", "m", "<think>", "y"})
+	if diff := cmp.Diff([]int32{'c', 'm'}, got); diff != "" {
+		t.Error(diff)
 	}
 }

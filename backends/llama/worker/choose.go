@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"qr-gateway/backends"
 	"qr-gateway/sampler"
@@ -132,10 +133,14 @@ func (w *Worker) ban(job *Job) *sampler.Mask {
 	if job.Params.ThinkBan != nil {
 		on = *job.Params.ThinkBan
 	}
-	if on {
+	switch {
+	case !on:
+		return nil
+	case len(job.Allow) == 0:
 		return w.lang.Think
 	}
-	return nil
+	ids := slices.DeleteFunc(slices.Clone(w.lang.Think.IDs()), func(id int32) bool { return slices.Contains(job.Allow, id) })
+	return sampler.NewMask(ids...)
 }
 
 // noise is where the request's numbers come from.

@@ -17,8 +17,9 @@ type Job struct {
 	Params      sampler.Params
 	Stops       []string
 	IncludeStop bool
-	Format      []byte // of the chat template, if the text is to be split
-	Thinking    bool   // the template was told to think
+	Format      []byte  // of the chat template, if the text is to be split
+	Thinking    bool    // the template was told to think
+	Allow       []int32 // control tokens that the think-ban leaves alone
 }
 
 // run is a request while it runs.

@@ -298,6 +298,7 @@ func TestThinkBan(t *testing.T) {
 		"plain, asked for":   {&Job{Params: sampler.Params{Decoder: "plain", ThinkBan: &yes}}, true},
 		"lookahead":          {looking(seeded(nil, 1, 1), "lazy", "sample", 0), true},
 		"lookahead, refused": {&Job{Params: sampler.Params{Decoder: "lookahead", ThinkBan: &no}}, false},
+		"part of the format": {&Job{Params: sampler.Params{Decoder: "lookahead"}, Allow: []int32{fakeThink}}, false},
 		"told to think":      {&Job{Params: sampler.Params{Decoder: "lookahead"}, Thinking: true}, false},
 	} {
 		if got := w.ban(c.job).Has(fakeThink); got != c.want {
