@@ -42,10 +42,10 @@ func newClassic(b *bed) (*classic, error) {
 func (c *classic) close() { c.ctx.Close() }
 
 // run decodes tokens behind the prompt. The prompt is decoded once and cut back to between the rounds where the memory allows.
-func (c classicRun) run(_ context.Context, _, tokens int) (took, error) {
+func (c classicRun) run(ctx context.Context, _, tokens int) (took, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	row, err := c.rewind()
+	row, err := c.rewind(ctx)
 	if err != nil {
 		return took{}, err
 	}
@@ -58,7 +58,7 @@ func (c classicRun) run(_ context.Context, _, tokens int) (took, error) {
 		}
 		t.tokens = append(t.tokens, best)
 		t.peeks += len(c.top)
-		if row, err = c.feed([]int32{best}); err != nil {
+		if row, err = c.feed(ctx, []int32{best}); err != nil {
 			return took{}, err
 		}
 	}
@@ -67,22 +67,25 @@ func (c classicRun) run(_ context.Context, _, tokens int) (took, error) {
 }
 
 // rewind leaves the prompt in sequence 0 and returns the row that follows it.
-func (c *classic) rewind() ([]float32, error) {
+func (c *classic) rewind(ctx context.Context) ([]float32, error) {
 	last := len(c.b.prompt) - 1
 	if c.held > last {
 		if ok, err := c.ctx.SeqRemove(0, last, -1); err == nil && ok {
 			c.held = last
-			return c.feed(c.b.prompt[last:])
+			return c.feed(ctx, c.b.prompt[last:])
 		}
 	}
 	c.ctx.Clear()
 	c.held = 0
-	return c.feed(c.b.prompt)
+	return c.feed(ctx, c.b.prompt)
 }
 
 // feed decodes tokens on sequence 0.
-func (c *classic) feed(tokens []int32) (row []float32, err error) {
+func (c *classic) feed(ctx context.Context, tokens []int32) (row []float32, err error) {
 	for len(tokens) > 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		piece := tokens[:min(len(tokens), chunk)]
 		tokens = tokens[len(piece):]
 		batch := c.ctx.Batch()
