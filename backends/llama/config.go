@@ -25,7 +25,7 @@ type Config struct {
 	Chunk          int    // prompt tokens of one decode; 0 is 256
 	GPULayers      int    // negative is all; ignored by a CPU build
 	FlashAttention bool   // slower for candidates on a CPU
-	CanonicalCells bool   // the way candidates are evaluated leaves no trace; slower
+	CanonicalCells bool   // the way candidates are evaluated leaves hardly a trace; slower
 	KVType         string // f16 or f32; empty is f16
 	Poll           int    // how long threads spin before they block, 0 to 100; 0 blocks at once
 

@@ -76,7 +76,7 @@ type Model struct {
 	Chunk          int            `mapstructure:"chunk"`           // prompt tokens per decode
 	GPULayers      int            `mapstructure:"gpu_layers"`      // -1 is all; a CPU build ignores it
 	FlashAttention bool           `mapstructure:"flash_attention"` // off is faster for look-ahead on a CPU
-	CanonicalCells bool           `mapstructure:"canonical_cells"` // the way candidates are evaluated leaves no trace; slower
+	CanonicalCells bool           `mapstructure:"canonical_cells"` // the way candidates are evaluated leaves hardly a trace; slower
 	KVType         string         `mapstructure:"kv_type"`         // f16 or f32
 	Poll           int            `mapstructure:"poll"`            // busy-wait level of the threads, 0 to 100; 0 blocks
 	Description    string         `mapstructure:"description"`     // shown in the model list

@@ -41,7 +41,7 @@ type Config struct {
 	Window   int           // tokens that sliding-window layers see
 	ForkOK   bool          // the self-test found forks right
 	// Canonical puts every token into the cell where it would be had no other been tried, at the price of decoding a winner again
-	// that is elsewhere. Then how candidates were evaluated leaves no trace in the logits that follow, if the build's batches
+	// that is elsewhere. Then how candidates were evaluated leaves hardly a trace in the logits that follow, if the build's batches
 	// leave none either (GGML_LLAMAFILE=OFF, and weights of a type without repacked kernels).
 	Canonical bool
 	Cost      []float64 // as MeasureCost found it; empty: lookahead's own. Seeded requests always use its own
