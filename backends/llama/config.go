@@ -92,10 +92,10 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// binary is the engine program.
-func (c *Config) binary() (string, error) {
-	if c.Binary != "" {
-		return c.Binary, nil
+// Binary is the engine program: path, or where that is empty the qr-engine beside this program.
+func Binary(path string) (string, error) {
+	if path != "" {
+		return path, nil
 	}
 	self, err := os.Executable()
 	if err != nil {

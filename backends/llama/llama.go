@@ -43,7 +43,7 @@ func New(cfg Config, d Deps) (*Backend, error) {
 	}
 	b := &Backend{cfg: cfg, log: d.Log.With("model", cfg.ID), launch: d.Launcher, jitter: rand.Float64}
 	if b.launch == nil {
-		path, err := cfg.binary()
+		path, err := Binary(cfg.Binary)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,14 +27,7 @@ func newBench() *cobra.Command {
 }
 
 func newBenchDecode() *cobra.Command {
-	var f benchFlags
-	cmd := &cobra.Command{
-		Use:   "decode --model FILE",
-		Short: "compare plain, lazy, bounded, full and the classic method in one process, in interleaved rounds",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, "bench-decode") },
-	}
-	f.common(cmd)
+	cmd := newMeasurement("decode", "compare plain, lazy, bounded, full and the classic method in one process, in interleaved rounds")
 	cmd.Flags().Int("k", 20, "candidates")
 	cmd.Flags().Float64("alpha", 0.3, "alpha")
 	cmd.Flags().Float64("min-p", 0.05, "relative cut before looking ahead")
@@ -46,21 +40,20 @@ func newBenchDecode() *cobra.Command {
 }
 
 func newBenchWorkers() *cobra.Command {
-	var f benchFlags
-	cmd := &cobra.Command{
-		Use:   "workers --model FILE",
-		Short: "compare the throughput of several busy workers with that of one, quiet and beside a busy process",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, "bench-workers") },
-	}
-	f.common(cmd)
+	cmd := newMeasurement("workers", "compare the throughput of several busy workers with that of one, quiet and beside a busy process")
 	cmd.Flags().Int("workers", 4, "workers")
 	cmd.Flags().Int("tokens", 128, "tokens per worker")
 	return cmd
 }
 
-// common are the flags of every measurement on a model.
-func (f *benchFlags) common(cmd *cobra.Command) {
+// newMeasurement makes a command that the engine's bench-NAME carries out. Its flags but engine and json are the fields of the
+// engine's bench.Config, with dashes.
+func newMeasurement(name, short string) *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use: name + " --model FILE", Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, "bench-"+name) },
+	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.engine, "engine", "", "the qr-engine `FILE` (default: beside this program)")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
@@ -72,22 +65,21 @@ func (f *benchFlags) common(cmd *cobra.Command) {
 	fl.Int("poll", 0, "busy-wait level of the threads, 0 to 100")
 	fl.Bool("flash-attention", false, "flash attention")
 	_ = cmd.MarkFlagRequired("model")
+	return cmd
 }
 
 // run hands the flags to the engine, which prints the report.
 func (f *benchFlags) run(cmd *cobra.Command, subcommand string) error {
 	req := map[string]any{}
 	var errs []error
-	for flag, key := range map[string]string{
-		"model": "model", "k": "k", "alpha": "alpha", "min-p": "min_p", "tokens": "tokens", "rounds": "rounds", "context": "context", "group": "group",
-		"threads": "threads", "poll": "poll", "flash-attention": "flash_attention", "classic": "classic", "workers": "workers", "seeded": "seeded", "canonical-cells": "canonical_cells", "only": "only",
-	} {
-		if v := cmd.Flags().Lookup(flag); v != nil {
-			val, err := jsonValue(v.Value)
-			errs = append(errs, err)
-			req[key] = val
+	cmd.LocalFlags().VisitAll(func(v *pflag.Flag) {
+		if v.Name == "engine" || v.Name == "json" || v.Name == "help" {
+			return
 		}
-	}
+		val, err := jsonValue(v.Value)
+		errs = append(errs, err)
+		req[strings.ReplaceAll(v.Name, "-", "_")] = val
+	})
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

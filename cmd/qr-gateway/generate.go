@@ -145,12 +145,9 @@ func summarize(w io.Writer, res *backends.Result) error {
 
 // engineBinary is path, or the qr-engine beside this program.
 func engineBinary(path string) (string, error) {
-	if path == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", fmt.Errorf("find this program: %w", err)
-		}
-		path = filepath.Join(filepath.Dir(self), "qr-engine")
+	path, err := llama.Binary(path)
+	if err != nil {
+		return "", err
 	}
 	if _, err := os.Stat(path); err != nil {
 		return "", &backends.Error{

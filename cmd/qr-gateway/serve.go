@@ -19,40 +19,32 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "serve the models of a configuration: gateway, queue and engines in one",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags()})
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	cmd.Flags().StringVar(&file, "config", "", "YAML `FILE`")
-	config.AddFlags(cmd.Flags())
-	return cmd
+	return withConfig("serve", "serve the models of a configuration: gateway, queue and engines in one", func(cmd *cobra.Command, cfg config.Config) error {
+		return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
 }
 
 func newValidate() *cobra.Command {
+	return withConfig("validate", "check a configuration and say what is wrong with it", func(cmd *cobra.Command, cfg config.Config) error {
+		for _, m := range cfg.Models {
+			fmt.Fprintf(cmd.OutOrStdout(), "model %s: %s %s\n", m.ID, m.Backend, m.Path)
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
+		return err
+	})
+}
+
+// withConfig makes a command that loads a configuration before it runs.
+func withConfig(use, short string, run func(*cobra.Command, config.Config) error) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "validate",
-		Short: "check a configuration and say what is wrong with it",
-		Args:  cobra.NoArgs,
+		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {
 				return err
 			}
-			for _, m := range cfg.Models {
-				fmt.Fprintf(cmd.OutOrStdout(), "model %s: %s %s\n", m.ID, m.Backend, m.Path)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
-			return nil
+			return run(cmd, cfg)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "YAML `FILE`")

@@ -51,7 +51,7 @@ func Decode(ctx context.Context, cfg Config, log *slog.Logger) (*Report, error) 
 	var report *Report
 	err = b.withWorkers(ctx, 1, func(ctx context.Context, w []*worker.Worker) error {
 		measures := b.measures(w[0])
-		if cfg.Classic {
+		if cfg.Classic && (cfg.wants(ClassicArgmax) || cfg.wants(ClassicCut)) {
 			c, err := newClassic(b)
 			if err != nil {
 				return err
@@ -61,9 +61,7 @@ func Decode(ctx context.Context, cfg Config, log *slog.Logger) (*Report, error) 
 				&measure{name: ClassicArgmax, run: classicRun{c, 0}.run},
 				&measure{name: ClassicCut, run: classicRun{c, cfg.MinP}.run})
 		}
-		if len(cfg.Only) > 0 {
-			measures = slices.DeleteFunc(measures, func(m *measure) bool { return !slices.Contains(cfg.Only, m.name) })
-		}
+		measures = slices.DeleteFunc(measures, func(m *measure) bool { return !cfg.wants(m.name) })
 		if len(measures) == 0 {
 			return fmt.Errorf("no mode is called %q", cfg.Only)
 		}
@@ -75,6 +73,9 @@ func Decode(ctx context.Context, cfg Config, log *slog.Logger) (*Report, error) 
 	})
 	return report, err
 }
+
+// wants reports whether a mode is to be measured.
+func (c *Config) wants(mode string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, mode) }
 
 // measures lists what the workers can do.
 func (b *bed) measures(w *worker.Worker) []*measure {
