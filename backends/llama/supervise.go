@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	maxMessage = 64 << 20 // bytes; as the engine's
 	// The engine's socket appears within milliseconds: the connection is tried again at once, not after gRPC's usual second.
 	redialMin = 10 * time.Millisecond
 	redialMax = 200 * time.Millisecond
@@ -151,7 +150,7 @@ func (b *Backend) lastReason() string {
 func (b *Backend) use(ctx context.Context, socket string) error {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(pb.MaxMessage), grpc.MaxCallSendMsgSize(pb.MaxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           grpcbackoff.Config{BaseDelay: redialMin, Multiplier: 1.5, MaxDelay: redialMax},
 			MinConnectTimeout: time.Second,

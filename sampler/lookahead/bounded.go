@@ -32,7 +32,7 @@ func (v *interval) start(d *Decoder) {
 }
 
 // exact makes every weight the largest possible: b is 0.
-func (v *interval) exact(*Decoder) {
+func (v *interval) exact() {
 	copy(v.lo, v.hi)
 	v.unseen = 0
 	v.sum()

@@ -68,7 +68,7 @@ func (d *Decoder) fallback() int {
 func (d *Decoder) withoutPeek() int {
 	if d.s.inverse {
 		d.bounds.start(d)
-		d.bounds.exact(d)
+		d.bounds.exact()
 		return d.bounds.first(d.s.u)
 	}
 	return d.order[0]

@@ -73,5 +73,8 @@ func FromStatus(err error) *backends.Error {
 	return nil
 }
 
+// MaxMessage bounds a message in bytes, on both sides. A prompt of a million tokens has a sixteenth of that.
+const MaxMessage = 64 << 20
+
 // CodeModelFile is the code of an error that the model's file is to blame for: trying again is of no use.
 const CodeModelFile = "model_file"

@@ -33,7 +33,6 @@ const (
 type loaded struct {
 	model    Model
 	language worker.Language
-	parse    worker.Parser
 	pool     *worker.Pool
 	context  int // tokens of one request
 	close    func()
@@ -59,7 +58,7 @@ func (s *Service) load(ctx context.Context, req *pb.LoadRequest) (m *loaded, res
 		return nil, nil, err
 	}
 	m = &loaded{
-		model: model, language: b.deps.Language, parse: model.ParseChat, pool: worker.NewPool(b.workers),
+		model: model, language: b.deps.Language, pool: worker.NewPool(b.workers),
 		context: b.plan.context, close: b.free,
 	}
 	res = b.response(report)

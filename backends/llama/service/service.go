@@ -25,9 +25,6 @@ import (
 	"qr-gateway/sampler"
 )
 
-// MaxMessage bounds a message in bytes, on both sides. A prompt of a million tokens has a quarter of that.
-const MaxMessage = 64 << 20
-
 // Deps is what the service needs from its process.
 type Deps struct {
 	Entropy     sampler.ByteSource
@@ -64,7 +61,7 @@ func New(d Deps) *Service {
 // Run serves on l until ctx ends, then cancels all requests and frees the model.
 func (s *Service) Run(ctx context.Context, l net.Listener) error {
 	server := grpc.NewServer(
-		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxRecvMsgSize(pb.MaxMessage), grpc.MaxSendMsgSize(pb.MaxMessage),
 		grpc.UnaryInterceptor(s.guardUnary), grpc.StreamInterceptor(s.guardStream),
 		grpc.WaitForHandlers(true),
 	)

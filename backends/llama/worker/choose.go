@@ -121,7 +121,6 @@ func (w *Worker) chooser(job *Job, noise sampler.Noise, row []float32) (chooser,
 	if err := w.branches.begin(w.main, len(w.held.tokens)); err != nil {
 		return nil, err
 	}
-	w.decoder.Reset()
 	c := &ahead{w: w, min: math.Inf(1), max: math.Inf(-1)}
 	c.step = lookahead.Step{Row: row, Params: &job.Params, Noise: noise, Eval: w.branches, Ban: ban, EOG: w.lang.EOG}
 	return c, nil
