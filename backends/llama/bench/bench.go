@@ -103,20 +103,16 @@ func (b *bed) close() {
 
 // worker makes one worker as the engine process does.
 func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker.Worker, error) {
-	size := max(len(b.prompt)+b.cfg.Tokens+1, chunk+minPiece)
-	c, err := b.model.NewContext(engine.ContextConfig{
-		Context: size + b.cfg.Group + 2, Batch: chunk + minPiece, UBatch: chunk + minPiece, Sequences: 3 + b.cfg.Group, Outputs: 3 + b.cfg.Group,
-		Threads: b.cfg.Threads, FlashAttention: b.cfg.Flash, Unified: true, SWAFull: true,
-	}, b.pool)
+	info := b.model.Info()
+	cfg := worker.Config{
+		Index: index, Context: len(b.prompt) + b.cfg.Tokens + 1, Group: b.cfg.Group, Chunk: chunk, MinPiece: minPiece,
+		Memory: info.Memory, Window: info.Window, ForkOK: true, Canonical: b.cfg.Canon,
+	}
+	c, err := b.model.NewContext(cfg.Engine(b.cfg.Threads, engine.F16, b.cfg.Flash), b.pool)
 	if err != nil {
 		return nil, fmt.Errorf("make context: %w", err)
 	}
-	info := b.model.Info()
-	return worker.New(worker.Config{
-		Index: index, Context: size, Group: b.cfg.Group, Chunk: chunk, MinPiece: minPiece,
-		Memory: info.Memory, Window: info.Window, ForkOK: true,
-		Canonical: b.cfg.Canon,
-	}, worker.Deps{
+	return worker.New(cfg, worker.Deps{
 		Cache: worker.NewCache(c), Turn: turn, Cores: cores, Vocabulary: info.Vocabulary, Language: b.lang,
 		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,
 	})

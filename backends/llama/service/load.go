@@ -19,7 +19,6 @@ const (
 	defaultContext = 8192 // tokens, or the model's own if that is less
 	defaultGroup   = 8
 	defaultChunk   = 256
-	cellGrain      = 256 // llama.cpp rounds a context up to a multiple of this
 )
 
 // Limits that keep a mistake in a configuration from taking all memory before anyone sees it.
@@ -116,21 +115,9 @@ func newPlan(req *pb.LoadRequest, info engine.ModelInfo) (plan, error) {
 		return plan{}, invalid("chunk", fmt.Sprintf("chunk is %d; it takes a multiple of 64", p.chunk))
 	}
 	kv, err := kvType(req.KvType)
-	p.contexts = p.contextConfig(kv, req.FlashAttention)
+	sizes := worker.Config{Context: p.context, Group: p.group, Chunk: p.chunk, MinPiece: p.minPiece}
+	p.contexts = sizes.Engine(p.threads, kv, req.FlashAttention)
 	return p, err
-}
-
-// contextConfig sizes a context: a whole request, one group of candidates and two tokens besides, rounded up as llama.cpp
-// does it.
-func (p *plan) contextConfig(kv engine.KVType, flash bool) engine.ContextConfig {
-	batch := p.chunk + p.minPiece
-	cells := max(p.context+p.group+2, batch)
-	sequences := worker.SequencesFor(p.group)
-	return engine.ContextConfig{
-		Context: (cells + cellGrain - 1) / cellGrain * cellGrain, Batch: batch, UBatch: batch,
-		Sequences: sequences, Outputs: sequences, Threads: p.threads,
-		FlashAttention: flash, KVType: kv, Unified: true, SWAFull: true,
-	}
 }
 
 func kvType(name string) (engine.KVType, error) {

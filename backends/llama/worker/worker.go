@@ -62,6 +62,22 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// cellGrain is what llama.cpp rounds a context up to a multiple of.
+const cellGrain = 256
+
+// Engine is the context that such a worker needs: cells for a whole request, one group of candidates and two tokens besides, and batches
+// for the largest piece of a prompt.
+func (c *Config) Engine(threads int, kv engine.KVType, flash bool) engine.ContextConfig {
+	batch := (&policy{chunk: c.Chunk, minPiece: c.MinPiece}).largestPiece()
+	cells := max(c.Context+c.Group+2, batch)
+	sequences := SequencesFor(c.Group)
+	return engine.ContextConfig{
+		Context: (cells + cellGrain - 1) / cellGrain * cellGrain, Batch: batch, UBatch: batch,
+		Sequences: sequences, Outputs: sequences, Threads: threads,
+		FlashAttention: flash, KVType: kv, Unified: true, SWAFull: true,
+	}
+}
+
 // MaxGroup keeps batches of candidates under 64 tokens, where the kernels change and with them the last digits.
 const MaxGroup = 60
 
