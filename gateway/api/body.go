@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"unicode/utf8"
+
+	"qr-gateway/backends/nesting"
 )
 
 // maxDepth is how deep a body may nest. The schema needs 6; tools and template arguments a few more.
@@ -96,23 +98,10 @@ func firstInvalid(raw []byte) int {
 	return len(raw)
 }
 
-// checkDepth looks at brackets only. It comes before the decoder, which recurses.
+// checkDepth comes before the decoder, which recurses.
 func checkDepth(raw []byte) error {
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return Invalid("", "the body nests deeper than %d levels at byte %d", maxDepth, i)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
+	if at := nesting.Deeper(raw, maxDepth); at >= 0 {
+		return Invalid("", "the body nests deeper than %d levels at byte %d", maxDepth, at)
 	}
 	return nil
 }

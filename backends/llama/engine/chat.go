@@ -3,6 +3,8 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+
+	"qr-gateway/backends/nesting"
 )
 
 // ChatInput is a conversation for the model's chat template.
@@ -38,29 +40,8 @@ func (in ChatInput) validate() error {
 	if len(in.Messages) == 0 {
 		return fmt.Errorf("read chat: no messages: %w", ErrBadInput)
 	}
-	if tooDeep(in.Messages) || tooDeep(in.Kwargs) {
+	if nesting.Deeper(in.Messages, maxChatDepth) >= 0 || nesting.Deeper(in.Kwargs, maxChatDepth) >= 0 {
 		return fmt.Errorf("read chat: JSON nested deeper than %d: %w", maxChatDepth, ErrBadInput)
 	}
 	return nil
-}
-
-// tooDeep looks at brackets outside of strings; whether the JSON is right is for its reader.
-func tooDeep(data []byte) bool {
-	depth, quoted := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > maxChatDepth {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
 }

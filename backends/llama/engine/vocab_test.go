@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"qr-gateway/backends/nesting"
 )
 
 func TestVocab(t *testing.T) {
@@ -91,7 +93,7 @@ func FuzzDepth(f *testing.F) {
 		if json.Unmarshal(data, &v) != nil {
 			return
 		}
-		if got, want := tooDeep(data), depthOf(v) > maxChatDepth; got != want {
+		if got, want := nesting.Deeper(data, maxChatDepth) >= 0, depthOf(v) > maxChatDepth; got != want {
 			t.Errorf("%q: %v, want %v", data, got, want)
 		}
 	})
