@@ -19,11 +19,21 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal ends things in order; after it signals do what they do by default, so that a second one ends all at
-	// once. The engines end by themselves when this process does.
-	context.AfterFunc(ctx, stop)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	go stopOn(signals, cancel)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// stopOn ends things in order at the first signal and all at once, by the signal itself, at the second; the engines end by
+// themselves when this process does. Both are read from one channel, so that a second one right behind the first is not lost.
+func stopOn(signals chan os.Signal, cancel context.CancelFunc) {
+	<-signals
+	cancel()
+	second := <-signals
+	signal.Reset(second)
+	_ = syscall.Kill(os.Getpid(), second.(syscall.Signal)) // a process may always signal itself
 }
 
 // run executes one command line and returns the exit status: 0, 1 for a failure, 130 when it was interrupted.
