@@ -1,27 +1,18 @@
 package sampler
 
+import "qr-gateway/sampler/param"
+
 // Type is the JSON type of a field.
-type Type string
+type Type = param.Type
+
+// Field is one row of the parameter table.
+type Field = param.Field
 
 // The types a field can have.
 const (
-	TypeNumber  Type = "number"
-	TypeInteger Type = "integer"
-	TypeString  Type = "string"
-	TypeBool    Type = "boolean"
+	TypeNumber  = param.TypeNumber
+	TypeInteger = param.TypeInteger
+	TypeString  = param.TypeString
+	TypeBool    = param.TypeBool
+	TypeObject  = param.TypeObject
 )
-
-// Field is one row of the parameter table: the only place where a parameter's name, range and meaning are written.
-type Field struct {
-	Key        string // request key, e.g. qr_alpha
-	Standard   string // OpenAI field (or common extension) it stands for when the qr_ key is absent, or empty
-	Env        string // environment variable, e.g. QR_ALPHA
-	Type       Type
-	Min, Max   float64  // inclusive, for numbers
-	Enum       []string // for strings
-	Nullable   bool
-	Default    any
-	Unit       string
-	Help       string
-	PerRequest bool
-}

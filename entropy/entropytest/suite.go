@@ -66,7 +66,7 @@ func describes(t *testing.T, s entropy.Source) {
 	if &b.Bytes[0] != &buf[0] {
 		t.Error("the block is not the caller's buffer")
 	}
-	if b.Source == "" || b.Freshness == "" {
+	if b.Source == "" || b.Class == "" {
 		t.Errorf("source or freshness is missing: %+v", b)
 	}
 	if b.Requested.IsZero() || b.Arrived.Before(b.Requested) {

@@ -37,6 +37,6 @@ func (s *System) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 	return entropy.Block{
 		Bytes: buf, Source: SystemName, Device: "crypto/rand",
 		Requested: asked, Arrived: s.now(),
-		Sequence: s.seq.Add(1), Freshness: entropy.FreshJIT,
+		Sequence: s.seq.Add(1), Class: entropy.ClassPool,
 	}, nil
 }
