@@ -10,5 +10,5 @@
 //	noise := sampler.NewSeeded(42)
 //	s := sampler.New(nVocab)
 //	u, err := noise.One(ctx, step)
-//	draw, err := s.Choose(row, nil, &p, u)
+//	draw, err := s.Choose(row, nil, p.Cut(), u)
 package sampler

@@ -4,8 +4,8 @@ import "qr-gateway/sampler/internal/vec"
 
 // fromHist decides among many tokens. The row's distribution goes into a histogram by descending probability; each limit is found there, and only
 // the bucket that it falls into is gathered and sorted.
-func (s *Sampler) fromHist(row []float32, ban *Mask, p *Params, k int, largest float32, u float64) (Draw, error) {
-	s.hist.Reset(largest, p.Temperature, p.MinP)
+func (s *Sampler) fromHist(row []float32, ban *Mask, c Cut, k int, largest float32, u float64) (Draw, error) {
+	s.hist.Reset(largest, c.Temperature, c.floor())
 	vec.Segments(row, ban.IDs(), func(_ int32, seg []float32) { s.hist.Add(seg) })
 	s.hist.Settle()
 	total, n := s.hist.Total()
@@ -14,10 +14,10 @@ func (s *Sampler) fromHist(row []float32, ban *Mask, p *Params, k int, largest f
 		s.hist.Cut(at, s.bucket(row, ban, at), k-before)
 		total, n = s.hist.Total()
 	}
-	if p.TopP < 1 {
-		at, before, _ := s.hist.ByMass(p.TopP * total)
+	if c.TopP < 1 {
+		at, before, _ := s.hist.ByMass(c.TopP * total)
 		keys := s.bucket(row, ban, at)
-		s.hist.Cut(at, keys, 1+s.walk(keys, p.TopP*total-before))
+		s.hist.Cut(at, keys, 1+s.walk(keys, c.TopP*total-before))
 		total, n = s.hist.Total()
 	}
 	at, before, rank := s.hist.ByMass(u * total)

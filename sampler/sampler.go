@@ -36,46 +36,43 @@ func New(nVocab int) *Sampler {
 	}
 }
 
-// NeedsU reports whether [Sampler.Choose] reads its u: a greedy choice does not.
-func NeedsU(p *Params) bool { return p.Temperature > 0 && p.TopK != 1 && p.TopP > 0 }
-
 // Choose picks a token of row, which has one logit per token and is not changed. Steps, in this order: banned ids are taken out, logits
-// divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. The survivors stand by
+// divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. With TruncateFirst, the temperature comes between min-p and top-p. The survivors stand by
 // descending probability, the lower id first where two are equal, and the first whose running share reaches u is chosen: u near 0 is
 // the most probable token, u near 1 the least. A logit that is not finite counts as absent, and so does
 // a probability under e^-700 of the largest; where none is left the error is
-// [ErrNoCandidates]. u lies in (0,1) and is not read where [NeedsU] says so.
-func (s *Sampler) Choose(row []float32, ban *Mask, p *Params, u float64) (Draw, error) {
+// [ErrNoCandidates]. u lies in (0,1) and is not read where [Cut.NeedsU] says so.
+func (s *Sampler) Choose(row []float32, ban *Mask, c Cut, u float64) (Draw, error) {
 	if len(row) != s.nVocab {
 		return Draw{}, fmt.Errorf("choose token: row has %d logits, the vocabulary %d", len(row), s.nVocab)
 	}
-	if !NeedsU(p) {
+	if !c.NeedsU() {
 		return s.greedy(row, ban)
 	}
 	if !(u > 0 && u < 1) {
 		return Draw{}, fmt.Errorf("choose token: u is %v; it must lie between 0 and 1", u)
 	}
-	k := s.topK(p)
+	k := s.topK(c)
 	if k <= smallSet {
 		s.takeTop(row, ban, k)
-		return s.fromSorted(p, u)
+		return s.fromSorted(c, u)
 	}
 	largest := s.largest(row, ban)
 	if math.IsInf(float64(largest), -1) {
 		return Draw{}, ErrNoCandidates
 	}
-	if p.MinP > 0 && s.takeAbove(row, ban, p, largest) {
-		return s.fromSorted(p, u)
+	if c.MinP > 0 && s.takeAbove(row, ban, c, largest) {
+		return s.fromSorted(c, u)
 	}
-	return s.fromHist(row, ban, p, k, largest, u)
+	return s.fromHist(row, ban, c, k, largest, u)
 }
 
 // topK is the number of tokens that top-k lets through.
-func (s *Sampler) topK(p *Params) int {
-	if p.TopK <= 0 {
+func (s *Sampler) topK(c Cut) int {
+	if c.TopK <= 0 {
 		return max(s.nVocab, smallSet+1)
 	}
-	return min(p.TopK, s.nVocab)
+	return min(c.TopK, s.nVocab)
 }
 
 // greedy takes the largest logit and the lowest id that has it.
@@ -109,8 +106,8 @@ func (s *Sampler) takeTop(row []float32, ban *Mask, k int) {
 }
 
 // takeAbove leaves the tokens that min-p may let through in keys, sorted, and reports whether they are few.
-func (s *Sampler) takeAbove(row []float32, ban *Mask, p *Params, largest float32) bool {
-	floor := float64(largest) + math.Log(p.MinP)*p.Temperature
+func (s *Sampler) takeAbove(row []float32, ban *Mask, c Cut, largest float32) bool {
+	floor := float64(largest) + math.Log(c.floor())*c.t()
 	floor -= 1e-6 * (1 + math.Abs(floor))
 	s.keys = s.keys[:0]
 	vec.Segments(row, ban.IDs(), func(base int32, seg []float32) {
@@ -124,19 +121,19 @@ func (s *Sampler) takeAbove(row []float32, ban *Mask, p *Params, largest float32
 		return false
 	}
 	vec.Sort(s.keys)
-	if k := s.topK(p); len(s.keys) > k {
+	if k := s.topK(c); len(s.keys) > k {
 		s.keys = s.keys[:k]
 	}
 	return true
 }
 
 // fromSorted decides among the few tokens of keys.
-func (s *Sampler) fromSorted(p *Params, u float64) (Draw, error) {
+func (s *Sampler) fromSorted(c Cut, u float64) (Draw, error) {
 	if len(s.keys) == 0 {
 		return Draw{}, ErrNoCandidates
 	}
-	total := s.weigh(p)
-	n, total := cutTopP(s.prob, total, p.TopP)
+	total := s.weigh(c)
+	n, total := cutTopP(s.prob, total, c.TopP)
 	at, target, sum := 0, u*total, s.prob[0]
 	for sum < target && at < n-1 {
 		at++
@@ -146,13 +143,13 @@ func (s *Sampler) fromSorted(p *Params, u float64) (Draw, error) {
 }
 
 // weigh fills prob with the unnormalised probabilities of keys that pass min-p, and returns their sum.
-func (s *Sampler) weigh(p *Params) (total float64) {
+func (s *Sampler) weigh(c Cut) (total float64) {
 	s.prob = s.prob[:0]
-	largest := float64(s.keys[0].Value())
+	largest, floor := float64(s.keys[0].Value()), c.floor()
 	for _, k := range s.keys {
-		x := (float64(k.Value()) - largest) / p.Temperature
+		x := (float64(k.Value()) - largest) / c.t()
 		q := math.Exp(x)
-		if q < p.MinP || x < vec.Floor {
+		if q < floor || x < vec.Floor {
 			break
 		}
 		s.prob = append(s.prob, q)

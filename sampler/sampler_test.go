@@ -15,7 +15,7 @@ import (
 
 // reference is the same decoder written the slow way: sort everything, then filter. It also says how far u is from the edge of the
 // chosen token's share, so that a choice within rounding can be told from a wrong one.
-func reference(row []float32, ban *sampler.Mask, p *sampler.Params, u float64) (d sampler.Draw, slack float64, ok bool) {
+func reference(row []float32, ban *sampler.Mask, p sampler.Cut, u float64) (d sampler.Draw, slack float64, ok bool) {
 	type cand struct {
 		id int32
 		v  float64
@@ -52,7 +52,11 @@ func reference(row []float32, ban *sampler.Mask, p *sampler.Params, u float64) (
 		if p.Temperature > 0 {
 			cs[i].q = math.Exp((cs[i].v - cs[0].v) / p.Temperature)
 		}
-		if cs[i].q < p.MinP || cs[i].q < math.Exp(-700) {
+		seen := cs[i].q
+		if p.TruncateFirst {
+			seen = math.Exp(cs[i].v - cs[0].v)
+		}
+		if seen < p.MinP || cs[i].q < math.Exp(-700) {
 			cs = cs[:i]
 			break
 		}
@@ -101,19 +105,19 @@ func genRow(t *rapid.T) []float32 {
 	return row
 }
 
-func genParams(t *rapid.T) *sampler.Params {
-	p := sampler.Defaults()
-	p.Temperature = rapid.SampledFrom([]float64{0, 0.01, 0.7, 1, 1.5, 5}).Draw(t, "T")
-	p.TopK = rapid.SampledFrom([]int{0, 0, 1, 5, 1000, 1200, 1e6}).Draw(t, "top-k")
-	p.TopP = rapid.SampledFrom([]float64{0, 0.3, 0.9, 0.999, 1, 1}).Draw(t, "top-p")
-	p.MinP = rapid.SampledFrom([]float64{0, 0, 1e-6, 0.05, 1}).Draw(t, "min-p")
-	return &p
+func genCut(t *rapid.T) (c sampler.Cut) {
+	c.Temperature = rapid.SampledFrom([]float64{0, 0.01, 0.7, 1, 1.5, 5}).Draw(t, "T")
+	c.TopK = rapid.SampledFrom([]int{0, 0, 1, 5, 1000, 1200, 1e6}).Draw(t, "top-k")
+	c.TopP = rapid.SampledFrom([]float64{0, 0.3, 0.9, 0.999, 1, 1}).Draw(t, "top-p")
+	c.MinP = rapid.SampledFrom([]float64{0, 0, 1e-6, 0.05, 1}).Draw(t, "min-p")
+	c.TruncateFirst = rapid.Bool().Draw(t, "truncate first")
+	return c
 }
 
 func TestChooseAgreesWithSortingEverything(t *testing.T) {
 	samplers := map[int]*sampler.Sampler{}
 	rapid.Check(t, func(t *rapid.T) {
-		row, p := genRow(t), genParams(t)
+		row, p := genRow(t), genCut(t)
 		ban := sampler.NewMask(rapid.SliceOfN(rapid.Int32Range(0, int32(len(row))), 0, 5).Draw(t, "ban")...)
 		u := rapid.Float64Range(1e-10, 1-1e-10).Draw(t, "u")
 		want, slack, ok := reference(row, ban, p, u)
@@ -145,11 +149,11 @@ func TestChooseAgreesWithSortingEverything(t *testing.T) {
 }
 
 // nearCut reports whether equal shares may fall on either side of a limit by rounding alone: top-p of equal tokens.
-func nearCut(p *sampler.Params) bool { return p.TopP > 0 && p.TopP < 1 }
+func nearCut(p sampler.Cut) bool { return p.TopP > 0 && p.TopP < 1 }
 
 func TestChooseIsMonotoneInU(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		row, p := genRow(t), genParams(t)
+		row, p := genRow(t), genCut(t)
 		s := sampler.New(len(row))
 		a := rapid.Float64Range(1e-10, 1-1e-10).Draw(t, "a")
 		b := rapid.Float64Range(a, 1-1e-10).Draw(t, "b")
@@ -167,9 +171,9 @@ func TestChooseIsMonotoneInU(t *testing.T) {
 func TestChooseTail(t *testing.T) {
 	const n = 151936
 	row := make([]float32, n) // equal: the share of every token is 1/n exactly
-	s, p := sampler.New(n), sampler.Defaults()
+	s, p := sampler.New(n), sampler.Cut{Temperature: 1, TopP: 1}
 	for _, rank := range []int{0, 1, n / 2, n - 2, n - 1} {
-		d, err := s.Choose(row, nil, &p, (float64(rank)+0.5)/n)
+		d, err := s.Choose(row, nil, p, (float64(rank)+0.5)/n)
 		if err != nil || d.Rank != rank || d.Token != int32(rank) {
 			t.Errorf("rank %d: got %+v, error %v", rank, d, err)
 		}
@@ -177,7 +181,7 @@ func TestChooseTail(t *testing.T) {
 }
 
 func TestChooseRefuses(t *testing.T) {
-	s, p := sampler.New(3), sampler.Defaults()
+	s, p := sampler.New(3), sampler.Cut{Temperature: 1, TopP: 1}
 	for name, tc := range map[string]struct {
 		row []float32
 		u   float64
@@ -187,7 +191,7 @@ func TestChooseRefuses(t *testing.T) {
 		"u of 1":    {[]float32{1, 2, 3}, 1},
 		"u of NaN":  {[]float32{1, 2, 3}, math.NaN()},
 	} {
-		if d, err := s.Choose(tc.row, nil, &p, tc.u); err == nil {
+		if d, err := s.Choose(tc.row, nil, p, tc.u); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, d)
 		}
 	}
@@ -205,16 +209,16 @@ func bell(n int, std float64) []float32 {
 
 type chooseCase struct {
 	name string
-	set  func(*sampler.Params)
+	set  func(*sampler.Cut)
 }
 
 func chooseCases() []chooseCase {
 	return []chooseCase{
-		{"plain", func(p *sampler.Params) {}},
-		{"top_k", func(p *sampler.Params) { p.TopK = 50 }},
-		{"top_p", func(p *sampler.Params) { p.TopP = 0.95 }},
-		{"min_p", func(p *sampler.Params) { p.MinP = 0.05 }},
-		{"greedy", func(p *sampler.Params) { p.Temperature = 0 }},
+		{"plain", func(p *sampler.Cut) {}},
+		{"top_k", func(p *sampler.Cut) { p.TopK = 50 }},
+		{"top_p", func(p *sampler.Cut) { p.TopP = 0.95 }},
+		{"min_p", func(p *sampler.Cut) { p.MinP = 0.05 }},
+		{"greedy", func(p *sampler.Cut) { p.Temperature = 0 }},
 	}
 }
 
@@ -222,10 +226,10 @@ func TestChooseAllocatesNothing(t *testing.T) {
 	row := bell(49152, 3)
 	ban := sampler.NewMask(0, 1, 2, 17, 300)
 	for _, c := range chooseCases() {
-		s, p := sampler.New(len(row)), sampler.Defaults()
+		s, p := sampler.New(len(row)), sampler.Cut{Temperature: 1, TopP: 1}
 		c.set(&p)
 		n := testing.AllocsPerRun(20, func() {
-			if _, err := s.Choose(row, ban, &p, 0.37); err != nil {
+			if _, err := s.Choose(row, ban, p, 0.37); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -241,11 +245,11 @@ func BenchmarkChoose(b *testing.B) {
 			row := bell(n, std)
 			for _, c := range chooseCases() {
 				b.Run(fmt.Sprintf("%d/%s/%s", n, shape, c.name), func(b *testing.B) {
-					s, p := sampler.New(n), sampler.Defaults()
+					s, p := sampler.New(n), sampler.Cut{Temperature: 1, TopP: 1}
 					c.set(&p)
 					r := rand.New(rand.NewPCG(1, 1))
 					for b.Loop() {
-						if _, err := s.Choose(row, nil, &p, 1e-9+r.Float64()*0.99); err != nil {
+						if _, err := s.Choose(row, nil, p, 1e-9+r.Float64()*0.99); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -257,11 +261,11 @@ func BenchmarkChoose(b *testing.B) {
 
 // TestLargeTopK holds the limits that are found in the histogram.
 func TestLargeTopK(t *testing.T) {
-	row, p := bell(5000, 2), sampler.Defaults()
+	row, p := bell(5000, 2), sampler.Cut{Temperature: 1, TopP: 1}
 	s := sampler.New(len(row))
 	for _, k := range []int{1025, 1200, 4999, 5000, 1e6} {
 		p.TopK = k
-		d, err := s.Choose(row, nil, &p, 1-1e-12)
+		d, err := s.Choose(row, nil, p, 1-1e-12)
 		if want := min(k, len(row)); err != nil || d.Candidates != want || d.Rank != want-1 {
 			t.Errorf("top-k %d: got %+v, error %v, want the last of %d", k, d, err, want)
 		}

@@ -57,7 +57,7 @@ func TestSelectorVectors(t *testing.T) {
 		p.Temperature, p.TopK, p.TopP, p.MinP = c.Temperature, max(0, c.TopK), c.TopP, c.MinP
 		s := sampler.New(len(row))
 		for _, pt := range c.Points {
-			d, err := s.Choose(row, nil, &p, *pt[0])
+			d, err := s.Choose(row, nil, p.Cut(), *pt[0])
 			if err != nil {
 				t.Fatalf("%+v: %v", c, err)
 			}
@@ -83,7 +83,7 @@ func TestLargeTail(t *testing.T) {
 	}
 	s, p := sampler.New(n), sampler.Defaults()
 	for u, rank := range map[float64]int{0.5: 0, 0.9: 6, 0.99: 106, 0.999: 1611, 0.9995: 3351, 0.9999: 14159, 0.99998: 39698, 0.99999: 56544} {
-		d, err := s.Choose(row, nil, &p, u)
+		d, err := s.Choose(row, nil, p.Cut(), u)
 		if err != nil || math.Abs(float64(d.Rank-rank)) > 1+float64(rank)/1000 {
 			t.Errorf("u %v: got %+v, error %v, want rank %d", u, d, err, rank)
 		}

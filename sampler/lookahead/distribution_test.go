@@ -164,7 +164,7 @@ func someEOG(e *lookaheadtest.Evaluator, n int) *sampler.Mask {
 	var ids []int32
 	for len(ids) < n+1 {
 		p.Temperature = 0
-		d, err := s.Choose(e.Row(), sampler.NewMask(ids...), &p, 0.5)
+		d, err := s.Choose(e.Row(), sampler.NewMask(ids...), p.Cut(), 0.5)
 		if err != nil {
 			return nil
 		}
@@ -189,7 +189,7 @@ func TestAlphaMinusOneIsPlain(t *testing.T) {
 			law := map[int32]float64{}
 			s := sampler.New(vocab)
 			for i := range 200000 {
-				d, err := s.Choose(e.Row(), nil, &plain, (float64(i)+0.5)/200000)
+				d, err := s.Choose(e.Row(), nil, plain.Cut(), (float64(i)+0.5)/200000)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -42,13 +42,13 @@ func (c *plain) next(ctx context.Context, step int) (int32, error) {
 		c.row = row
 	}
 	u := 0.0
-	if sampler.NeedsU(c.params) {
+	if c.params.Cut().NeedsU() {
 		var err error
 		if u, err = c.noise.One(ctx, step); err != nil {
 			return 0, fmt.Errorf("draw number: %w", err)
 		}
 	}
-	draw, err := c.w.sampler.Choose(c.row, c.ban, c.params, u)
+	draw, err := c.w.sampler.Choose(c.row, c.ban, c.params.Cut(), u)
 	if err != nil {
 		return 0, fmt.Errorf("choose token: %w", err)
 	}

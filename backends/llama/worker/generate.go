@@ -154,7 +154,7 @@ func drawsNumbers(p *sampler.Params) bool {
 	if p.UsesLookahead() {
 		return p.LookaheadChoice == sampler.ChoiceSample && p.Temperature > 0
 	}
-	return sampler.NeedsU(p)
+	return p.Cut().NeedsU()
 }
 
 func millis(from, to time.Time) float64 { return float64(to.Sub(from).Microseconds()) / 1000 }

@@ -1,0 +1,34 @@
+package sampler
+
+import "math"
+
+// Cut is what is kept of a row before one token is chosen from it. The zero value is greedy.
+type Cut struct {
+	Temperature   float64 // 0 is greedy
+	TopK          int     // 0 is off
+	TopP          float64 // 1 is off
+	MinP          float64 // share of the largest probability; 0 is off
+	TruncateFirst bool    // min-p looks at the probabilities at temperature 1
+}
+
+// Cut is what the parameters alone say; a strategy may replace the temperature and min-p for a token.
+func (p *Params) Cut() Cut {
+	return Cut{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP}
+}
+
+// NeedsU reports whether [Sampler.Choose] reads its u: a greedy choice does not.
+func (c Cut) NeedsU() bool { return c.Temperature > 0 && c.TopK != 1 && c.TopP > 0 }
+
+// minT is the lowest temperature; below it every choice is the largest.
+const minT = 1e-12
+
+// t is the temperature to divide by.
+func (c Cut) t() float64 { return max(c.Temperature, minT) }
+
+// floor is min-p as a share at temperature T: e^(x/T) >= floor says the same as e^x >= MinP.
+func (c Cut) floor() float64 {
+	if !c.TruncateFirst || c.MinP <= 0 {
+		return c.MinP
+	}
+	return math.Exp(math.Log(c.MinP) / c.t())
+}
