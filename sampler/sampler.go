@@ -26,6 +26,8 @@ type Draw struct {
 	Prob       float64 // after temperature and truncation, over the candidates
 	Candidates int     // tokens that could have been chosen
 	U          float64 // the number that decided; 0 where none was needed
+	AfterTopK  int     // tokens that top-k left, and
+	AfterMinP  int     // tokens that min-p left of those; 0 where they were not counted
 }
 
 // New returns a sampler for rows of nVocab logits.
