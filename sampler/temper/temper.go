@@ -1,6 +1,13 @@
 // Package temper has the temperature strategies: what the temperature, and with some the min-p, of one token is, given the distribution
 // at hand. A strategy is one file and one line in the table of kinds; its parameters are declared beside it and appear in the one
 // parameter table. A [Strategy] holds the state of one answer and belongs to one goroutine; the table is never changed.
+//
+//	kind, err := temper.Find("edt")
+//	strategy, err := kind.New(&params, nVocab)
+//	h, vh := temper.Moments(row)
+//	in := temper.Input{Row32: row, H: h, VH: vh, HNorm: h / math.Log(float64(nVocab))}
+//	err = strategy.Plan(&in, &out) // out.Temperature, out.MinP
+//	strategy.Chosen(token)
 package temper
 
 import "qr-gateway/sampler/param"
@@ -12,6 +19,8 @@ type Kind struct {
 	Fields []param.Field // its own parameters; PerRequest and Group are filled in by the table
 	// New makes a strategy for one answer. It reads its parameters once, here; they are within their ranges.
 	New func(v param.Values, nVocab int) (Strategy, error)
+	// Check reports parameters that can't stand together, before any vocabulary is known; New reports them too. nil: none can be.
+	Check func(v param.Values) error
 }
 
 // Input is what a strategy sees of one token. Nothing of it is kept or changed.
@@ -36,17 +45,18 @@ type Evidence struct {
 
 // Output is what a strategy decides. The caller resets it before every token; slices keep their memory.
 type Output struct {
-	Temperature float64 // 0 or below is greedy
-	MinP        float64
+	Temperature float64   // finite; 0 or below is greedy
+	MinP        float64   // between 0 and 1
 	HasMinP     bool      // false: the request's qr_min_p applies
-	Row         []float64 // transformed logits to select from instead, one per token of the vocabulary; empty: none
+	Row         []float64 // transformed logits to select from instead, one per token of the row, -Inf where absent; empty: none
 	Notes       []Note    // diagnostics, for the record
 }
 
-// Note is one diagnostic value.
+// Note is one diagnostic value, finite, or a word.
 type Note struct {
 	Name  string
 	Value float64
+	Text  string // in place of Value where it is not empty
 }
 
 // Strategy sets the temperature of the tokens of one answer, in order. It allocates nothing per token once warm.
