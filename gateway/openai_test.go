@@ -110,7 +110,7 @@ func TestOpenAIClientSeesErrors(t *testing.T) {
 	}{
 		{"no messages", func(q *openai.ChatCompletionRequest) { q.Messages = nil }, 400, "invalid_value"},
 		{"unknown model", func(q *openai.ChatCompletionRequest) { q.Model = "none" }, 404, "model_not_found"},
-		{"penalty", func(q *openai.ChatCompletionRequest) { q.PresencePenalty = 1 }, 400, "unsupported_parameter"},
+		{"penalty", func(q *openai.ChatCompletionRequest) { q.PresencePenalty = 3 }, 400, "invalid_value"},
 	} {
 		req := chatRequest(1)
 		c.spoil(&req)

@@ -1,10 +1,12 @@
 package sampler_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,33 +15,112 @@ import (
 	"qr-gateway/sampler"
 )
 
+// TestTableCoversParams sets every field by its key and finds exactly that key changed, in JSON too.
 func TestTableCoversParams(t *testing.T) {
-	tags := map[string]bool{}
-	typ := reflect.TypeFor[sampler.Params]()
-	for i := range typ.NumField() {
-		tags[typ.Field(i).Tag.Get("json")] = true
-	}
 	seen := map[string]bool{}
 	for _, f := range sampler.Fields() {
-		if !tags[f.Key] {
-			t.Errorf("%s has no field in Params", f.Key)
+		for _, name := range append([]string{f.Key}, f.Aliases...) {
+			if seen[name] {
+				t.Errorf("%s stands in the table twice", name)
+			}
+			seen[name] = true
 		}
-		if seen[f.Key] {
-			t.Errorf("%s stands in the table twice", f.Key)
-		}
-		seen[f.Key] = true
-		if f.Help == "" || f.Env != strings.ToUpper(f.Key) || !f.PerRequest {
-			t.Errorf("%s: help, environment name or scope is missing: %+v", f.Key, f)
+		if f.Help == "" || f.Env != strings.ToUpper(f.Key) || !f.PerRequest || f.Group == "" {
+			t.Errorf("%s: help, environment name, scope or group is missing: %+v", f.Key, f)
 		}
 		if (f.Default == nil) != f.Nullable {
 			t.Errorf("%s: a field has a default or may be null", f.Key)
 		}
-	}
-	for tag := range tags {
-		if !seen[tag] {
-			t.Errorf("%s is not in the table", tag)
+		if len(f.Enum) == 1 {
+			continue // there is no other value
+		}
+		p := sampler.Defaults()
+		if err := p.Set(f.Key, another(f)); err != nil {
+			t.Error(err)
+		}
+		if diff := changed(t, sampler.Defaults(), p); !slices.Equal(diff, []string{f.Key}) {
+			t.Errorf("setting %s changed %v", f.Key, diff)
 		}
 	}
+}
+
+// TestParamsHaveRows holds that no exported field of Params lies beside the table.
+func TestParamsHaveRows(t *testing.T) {
+	zero, ones := sampler.Params{}, reflect.New(reflect.TypeFor[sampler.Params]()).Elem()
+	exported := 0
+	for i := range ones.NumField() {
+		if ones.Type().Field(i).IsExported() {
+			exported++
+			fill(ones.Field(i))
+		}
+	}
+	if diff := changed(t, zero, ones.Interface().(sampler.Params)); len(diff) != exported {
+		t.Errorf("%d fields of Params show in JSON, want %d: %v", len(diff), exported, diff)
+	}
+}
+
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int:
+		v.SetInt(1)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	}
+}
+
+// another is a value of the field that is not its default.
+func another(f sampler.Field) any {
+	switch {
+	case f.Type == sampler.TypeObject:
+		return map[string]any{"7": 1.5}
+	case f.Type == sampler.TypeBool:
+		return f.Default != true
+	case len(f.Enum) > 0 && f.Enum[0] != f.Default:
+		return f.Enum[0]
+	case len(f.Enum) > 1:
+		return f.Enum[1]
+	case f.Type == sampler.TypeString:
+		return "x"
+	case f.Key == "qr_seed":
+		return 5
+	case f.Max != f.Default:
+		return f.Max
+	}
+	return f.Min
+}
+
+// changed are the keys whose JSON differs.
+func changed(t *testing.T, a, b sampler.Params) []string {
+	t.Helper()
+	var x, y map[string]json.RawMessage
+	for _, side := range []struct {
+		p   sampler.Params
+		out *map[string]json.RawMessage
+	}{{a, &x}, {b, &y}} {
+		data, err := json.Marshal(side.p)
+		if err == nil {
+			err = json.Unmarshal(data, side.out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys []string
+	for key := range x {
+		if !bytes.Equal(x[key], y[key]) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func TestFieldsAreACopy(t *testing.T) {
@@ -72,7 +153,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if err := p.Validate(); err != nil {
 		t.Error(err)
 	}
-	if p.UsesLookahead() || p.LookaheadK != 20 || p.PopulationStd < 73.9 {
+	if p.UsesLookahead() || p.LookaheadK != 20 || p.PopulationStd != nil || p.Strategy != "fixed" {
 		t.Errorf("defaults are %+v", p)
 	}
 }
@@ -87,8 +168,11 @@ func TestSet(t *testing.T) {
 		{"qr_alpha", json.Number("-1"), ""},
 		{"qr_alpha", nil, ""},
 		{"qr_alpha", 2.0, "qr_alpha is 2; it takes a number from -1 to 1, or null"},
-		{"qr_alpha", "0.3", `qr_alpha is "0.3"; it takes a number`},
-		{"qr_alpha", true, "qr_alpha is true; it takes a number"},
+		{"qr_alpha", "0.3", ""},
+		{"qr_alpha", "a lot", `qr_alpha is "a lot"; it takes a number`},
+		{"qr_alpha", true, ""},
+		{"qr_alpha", "NaN", `qr_alpha is "NaN"; it takes a number`},
+		{"qr_alpha", "1e999", `qr_alpha is "1e999"; it takes a number`},
 		{"qr_alpha", math.NaN(), "qr_alpha is NaN; it takes a number"},
 		{"qr_alpha", json.Number("1e999"), "qr_alpha is 1e999; it takes a number"},
 		{"qr_alpha", []any{1}, "qr_alpha is [1]; it takes a number"},
@@ -108,8 +192,9 @@ func TestSet(t *testing.T) {
 		{"qr_seed", 1e17, "qr_seed is 1e+17; it takes"},
 		{"qr_seed", nil, ""},
 		{"qr_think_ban", true, ""},
-		{"qr_think_ban", 1.0, "qr_think_ban is 1; it takes true or false, or null"},
-		{"qr_think_ban", "true", `qr_think_ban is "true"; it takes true or false`},
+		{"qr_think_ban", 1.0, ""},
+		{"qr_think_ban", 2.0, "qr_think_ban is 2; it takes true or false, or null"},
+		{"qr_think_ban", "perhaps", `qr_think_ban is "perhaps"; it takes true or false`},
 		{"qr_curve", "seed", ""},
 		{"qr_curve", "Seed", `qr_curve is "Seed"; it takes one of article, crossfade, seed`},
 		{"qr_curve", strings.Repeat("x", 1000), `qr_curve is "` + strings.Repeat("x", 56) + "...; it takes"},

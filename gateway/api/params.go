@@ -32,7 +32,7 @@ func (o object) params(defaults sampler.Params) (sampler.Params, error) {
 		return defaults, err
 	}
 	for _, key := range sortedKeys(given) {
-		value, err := scalar(key, given[key])
+		value, err := decode(given[key])
 		if err != nil {
 			return defaults, err
 		}
@@ -90,7 +90,8 @@ func ours(key string) bool {
 }
 
 func known(key string) bool {
-	return slices.ContainsFunc(sampler.Fields(), func(f sampler.Field) bool { return f.Key == key })
+	_, ok := sampler.FieldByName(key)
+	return ok
 }
 
 func sameValue(a, b json.RawMessage) bool {
@@ -109,7 +110,7 @@ func (o object) setStandard(p *sampler.Params, given object) error {
 		if _, overridden := given[f.Key]; f.Standard == "" || !ok || overridden {
 			continue
 		}
-		value, err := scalar(f.Standard, raw)
+		value, err := decode(raw)
 		if err != nil {
 			return err
 		}
@@ -134,11 +135,8 @@ func oneAlpha(p *sampler.Params, given object) error {
 	return nil
 }
 
-// scalar reads a value without rounding it.
-func scalar(key string, raw json.RawMessage) (any, error) {
-	if kind := kindOf(raw); kind == "object" || kind == "list" {
-		return nil, Invalid(key, "%s is a %s; it takes a single value", key, kind)
-	}
+// decode reads a value without rounding it.
+func decode(raw json.RawMessage) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 )
@@ -17,9 +16,6 @@ type rule struct {
 func commonRules() []rule {
 	return []rule{
 		{"n", isNumber(1), "1"},
-		{"logit_bias", isEmpty, "an empty object"},
-		{"presence_penalty", isNumber(0), "0"},
-		{"frequency_penalty", isNumber(0), "0"},
 		{"response_format", isTextFormat, `{"type": "text"}`},
 	}
 }
@@ -68,14 +64,6 @@ func isNumber(want float64) func(json.RawMessage) bool {
 }
 
 func isBlank(raw json.RawMessage) bool { return string(raw) == `""` }
-
-func isEmpty(raw json.RawMessage) bool {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		return false
-	}
-	return compact.String() == "[]" || compact.String() == "{}"
-}
 
 func isTextFormat(raw json.RawMessage) bool {
 	var format struct{ Type string }

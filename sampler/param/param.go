@@ -24,8 +24,9 @@ type Field struct {
 	Type       Type
 	Min, Max   float64  // inclusive, for numbers
 	MinOpen    bool     // Min itself is not taken
+	OrZero     bool     // 0, which is off, is taken although it lies outside the range
 	Enum       []string // for strings; none: any text of at most MaxLen bytes
-	MaxLen     int
+	MaxLen     int      // bytes of a text, or entries of an object
 	Nullable   bool
 	Default    any
 	Unit       string
@@ -36,6 +37,7 @@ type Field struct {
 // Values reads parameters by key. Asking for a key that is not in the table, or is of another type, is a mistake of the program and
 // returns the zero value.
 type Values interface {
+	// Number reads a number, an integer, or a flag as 1 and 0.
 	Number(key string) float64
 	Text(key string) string
 }

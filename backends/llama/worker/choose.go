@@ -147,7 +147,14 @@ func (w *Worker) noise(p *sampler.Params) (sampler.Noise, error) {
 	if p.Seed != nil {
 		return sampler.NewSeeded(*p.Seed), nil
 	}
-	amp, err := amplify.New(amplify.Config{Mean: amplify.ByteMean, Std: p.PopulationStd})
+	bytes := amplify.DefaultConfig()
+	if p.PopulationMean != nil {
+		bytes.Mean = *p.PopulationMean
+	}
+	if p.PopulationStd != nil {
+		bytes.Std = *p.PopulationStd
+	}
+	amp, err := amplify.New(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("make amplifier: %w", err)
 	}
