@@ -1,82 +1,55 @@
-// Package amplify turns blocks of raw bytes into uniform numbers. An amplifier holds no state and may be shared by goroutines.
 package amplify
 
 import (
-	"errors"
 	"fmt"
 	"math"
 )
 
-// ErrEmpty says that there was no byte to make a number of.
-var ErrEmpty = errors.New("block is empty")
-
-// Name is what records call the numbers of [ZScoreMean].
-const Name = "zscore_mean"
-
-// ByteStd is the standard deviation of a uniform byte: sqrt((256^2-1)/12).
-const ByteStd = 73.90027063549903
-
-// ByteMean is the mean of a uniform byte.
-const ByteMean = 127.5
-
-// Epsilon keeps u away from 0 and 1.
-const Epsilon = 1e-10
-
-// Config describes the bytes of a perfect source.
-type Config struct {
-	Mean float64 // of one byte
-	Std  float64 // of one byte, over 0
-}
-
-// DefaultConfig describes uniform bytes.
-func DefaultConfig() Config { return Config{Mean: ByteMean, Std: ByteStd} }
-
-// Validate reports a description that no source can have.
-func (c Config) Validate() error {
-	if !(c.Mean >= 0 && c.Mean <= 255) {
-		return fmt.Errorf("mean of a byte is %v; it lies between 0 and 255", c.Mean)
-	}
-	if !(c.Std > 0 && c.Std <= 255) {
-		return fmt.Errorf("standard deviation of a byte is %v; it lies above 0, up to 255", c.Std)
-	}
-	return nil
-}
-
-// ZScoreMean makes u of the mean M of n bytes: z = (M-mean)/(std/sqrt(n)), u = erfc(-z/sqrt2)/2, kept within
-// [Epsilon, 1-Epsilon]. By the central limit theorem z is standard normal and u uniform for a perfect source.
+// ZScoreMean makes u of the mean M of n bytes: z = (M-mean)/(std/sqrt(n)), u = erfc(-z/sqrt2)/2. By the central limit theorem z is
+// standard normal and u uniform for a source as described. erfc keeps all digits of a small u, where 1+erf would cancel.
 type ZScoreMean struct{ cfg Config }
 
-// New returns the amplifier for bytes as cfg describes them.
+// New returns the amplifier for bytes as cfg describes them. An Epsilon of 0 is taken for [Epsilon].
 func New(cfg Config) (*ZScoreMean, error) {
+	if cfg.Epsilon == 0 {
+		cfg.Epsilon = Epsilon
+	}
+	return newZScore(cfg)
+}
+
+func newZScore(cfg Config) (*ZScoreMean, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("check amplifier: %w", err)
+		return nil, fmt.Errorf("check amplifier %s: %w", Name, err)
 	}
 	return &ZScoreMean{cfg: cfg}, nil
 }
 
+func makeZScore(cfg Config) (Amplifier, error) { return newZScore(cfg) }
+
+// Read implements [Amplifier].
+func (a *ZScoreMean) Read(block []byte) (Reading, error) {
+	if len(block) == 0 {
+		return Reading{}, ErrEmpty
+	}
+	return a.reading(Sum(block), len(block)), nil
+}
+
+// reading is that of n bytes, 1 or more, that add up to sum.
+func (a *ZScoreMean) reading(sum uint64, n int) Reading {
+	r := Reading{Mean: float64(sum) / float64(n), SEM: a.cfg.Std / math.Sqrt(float64(n)), Bytes: n}
+	r.Z = (r.Mean - a.cfg.Mean) / r.SEM
+	r.U = a.cfg.keep(0.5 * math.Erfc(-r.Z/math.Sqrt2))
+	return r
+}
+
 // U returns the number of block, or [ErrEmpty].
 func (a *ZScoreMean) U(block []byte) (float64, error) {
-	u, _, err := a.UZ(block)
-	return u, err
+	r, err := a.Read(block)
+	return r.U, err
 }
 
-// UZ returns the number of block and its z-score.
+// UZ returns the number of block and its z-score, or [ErrEmpty].
 func (a *ZScoreMean) UZ(block []byte) (u, z float64, err error) {
-	n := len(block)
-	if n == 0 {
-		return 0, 0, ErrEmpty
-	}
-	mean := float64(Sum(block)) / float64(n)
-	z = (mean - a.cfg.Mean) / (a.cfg.Std / math.Sqrt(float64(n)))
-	u = 0.5 * math.Erfc(-z/math.Sqrt2)
-	return min(max(u, Epsilon), 1-Epsilon), z, nil
-}
-
-// Sum adds the bytes of block.
-func Sum(block []byte) uint64 {
-	var s uint64
-	for _, b := range block {
-		s += uint64(b)
-	}
-	return s
+	r, err := a.Read(block)
+	return r.U, r.Z, err
 }
