@@ -25,17 +25,10 @@ type edt struct{ base, exponent, least, most float64 }
 
 func newEDT(v param.Values, nVocab int) (Strategy, error) {
 	e := &edt{v.Number("qr_edt_base_temp"), v.Number("qr_edt_exponent"), v.Number("qr_edt_min_temp"), v.Number("qr_edt_max_temp")}
-	if err := checkEDT(v); err != nil {
-		return nil, err
+	if e.least > e.most {
+		return nil, fmt.Errorf("%w: %v > %v; lower the one or raise the other", ErrBounds, e.least, e.most)
 	}
 	return e, needTwo("edt", nVocab)
-}
-
-func checkEDT(v param.Values) error {
-	if least, most := v.Number("qr_edt_min_temp"), v.Number("qr_edt_max_temp"); least > most {
-		return fmt.Errorf("%w: %v > %v; lower the one or raise the other", ErrBounds, least, most)
-	}
-	return nil
 }
 
 // Plan implements [Strategy].

@@ -22,7 +22,7 @@ func gateKind() Kind {
 	return Kind{
 		gateName,
 		"Another strategy whose temperature is raised while the entropy server reports coherence in its draws.",
-		gateFields(), newGate, checkGate,
+		gateFields(), newGate,
 	}
 }
 
@@ -63,14 +63,7 @@ func innerKind(v param.Values) Kind {
 	return kinds[0]
 }
 
-// checkGate checks the inner strategy.
-func checkGate(v param.Values) error {
-	if check := innerKind(v).Check; check != nil {
-		return check(v)
-	}
-	return nil
-}
-
+// newGate makes the gate and its inner strategy.
 func newGate(v param.Values, nVocab int) (Strategy, error) {
 	kind := innerKind(v)
 	inner, err := kind.New(v, nVocab)

@@ -14,16 +14,16 @@ var ErrUnknown = errors.New("unknown temperature strategy")
 
 // kinds is the table of strategies: one line each. It is never changed, and no part of it is handed out.
 var kinds = []Kind{
-	{"fixed", "One temperature, qr_temperature, for every token.", nil, newFixed, nil},
-	{"edt", "Temperature follows the normalised entropy of the token: base * (H/ln V)^exponent.", edtFields(), newEDT, checkEDT},
-	{"hvh_drift", "Temperature and min-p follow entropy and varentropy and how far both are from their running means.", hvhFields(), newHVHDrift, nil},
-	{"tt_exchange", "What min-p takes away in entropy is given back as temperature.", ttFields(), newTTExchange, nil},
-	{"evdt_tt", "Temperature and min-p are linear in entropy and varentropy; meant to be used with qr_truncate_first.", evdtFields(), newEVDT, nil},
-	{"gdt", "A bell over the normalised entropy, raised where varentropy is high and entropy low; min-p follows.", gdtFields(), newGDT, nil},
-	{"dynatemp", "Temperature goes from center - range to center + range with a power of the normalised entropy.", dynatempFields(), newDynatemp, nil},
-	{"belltemp", "A bell over the normalised entropy plus a share of varentropy; min-p follows the temperature.", belltempFields(), newBelltemp, nil},
-	{"mix_temperatures", "Two temperatures mixed as probabilities; the gate between them follows entropy and varentropy.", mixFields(), newMix, nil},
-	{"ring_buffer_ar", "Tokens among the last chosen of the answer lose a fixed amount of their logit.", ringFields(), newRing, nil},
+	{"fixed", "One temperature, qr_temperature, for every token.", nil, newFixed},
+	{"edt", "Temperature follows the normalised entropy of the token: base * (H/ln V)^exponent.", edtFields(), newEDT},
+	{"hvh_drift", "Temperature and min-p follow entropy and varentropy and how far both are from their running means.", hvhFields(), newHVHDrift},
+	{"tt_exchange", "What min-p takes away in entropy is given back as temperature.", ttFields(), newTTExchange},
+	{"evdt_tt", "Temperature and min-p are linear in entropy and varentropy; meant to be used with qr_truncate_first.", evdtFields(), newEVDT},
+	{"gdt", "A bell over the normalised entropy, raised where varentropy is high and entropy low; min-p follows.", gdtFields(), newGDT},
+	{"dynatemp", "Temperature goes from center - range to center + range with a power of the normalised entropy.", dynatempFields(), newDynatemp},
+	{"belltemp", "A bell over the normalised entropy plus a share of varentropy; min-p follows the temperature.", belltempFields(), newBelltemp},
+	{"mix_temperatures", "Two temperatures mixed as probabilities; the gate between them follows entropy and varentropy.", mixFields(), newMix},
+	{"ring_buffer_ar", "Tokens among the last chosen of the answer lose a fixed amount of their logit.", ringFields(), newRing},
 }
 
 // Kinds returns the table of strategies.

@@ -19,8 +19,6 @@ type Kind struct {
 	Fields []param.Field // its own parameters; PerRequest and Group are filled in by the table
 	// New makes a strategy for one answer. It reads its parameters once, here; they are within their ranges.
 	New func(v param.Values, nVocab int) (Strategy, error)
-	// Check reports parameters that can't stand together, before any vocabulary is known; New reports them too. nil: none can be.
-	Check func(v param.Values) error
 }
 
 // Input is what a strategy sees of one token. Nothing of it is kept or changed.
