@@ -54,13 +54,13 @@ type Flags uint32
 
 // The findings.
 const (
-	FlagRepetition Flags = 1 << iota // repetition-count test
-	FlagProportion                   // adaptive-proportion test
-	FlagDuplicate                    // the same block was seen before
-	FlagTooFast                      // arrived faster than the declared rate allows: bytes were waiting
-	FlagTimeOrder                    // server time lies before the request, or before the block before
-	FlagOtherDevice                  // not the device that was asked for
-	FlagDrift                        // byte mean is far from the source's baseline; never acted on
+	FlagRepetition  Flags = 1 << iota // repetition-count test
+	FlagProportion                    // adaptive-proportion test
+	FlagDuplicate                     // the same block was seen before
+	FlagTooFast                       // arrived faster than the declared rate allows: bytes were waiting
+	FlagTimeOrder                     // server time lies before the request, or before the block before
+	FlagOtherDevice                   // not the device that was asked for
+	FlagDrift                         // byte mean is far from the source's baseline; never acted on
 )
 
 // Number is a uniform number that a server made of a block of its own, with what it says about it.

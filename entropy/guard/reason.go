@@ -1,0 +1,97 @@
+package guard
+
+import (
+	"qr-gateway/entropy"
+)
+
+// Reason is why a block could not be used as it came.
+type Reason uint8
+
+// The reasons. Those up to ReasonProtocol are alarms: they keep the source out until a start-up test passes.
+const (
+	ReasonNone Reason = iota
+	ReasonRepetition
+	ReasonProportion
+	ReasonDuplicate
+	ReasonTooFast
+	ReasonTimeOrder
+	ReasonOtherDevice
+	ReasonLength
+	ReasonHealth
+	ReasonProtocol
+	ReasonTimeout
+	ReasonTransport
+	ReasonQuota
+	ReasonRefused
+	ReasonOpen
+	ReasonClosed
+	ReasonOther
+	ReasonLatched
+	nReasons
+)
+
+var reasonNames = [nReasons]string{
+	"none", "repetition", "proportion", "duplicate", "too_fast", "time_order", "other_device", "length", "health", "protocol",
+	"timeout", "transport", "quota", "refused", "open", "closed", "other", "latched",
+}
+
+// String is the name in records and metrics.
+func (r Reason) String() string { return reasonNames[r] }
+
+// Reasons lists the names, for a metric that shows zeros too.
+func Reasons() []string { return append([]string(nil), reasonNames[1:]...) }
+
+func (r Reason) alarm() bool { return r != ReasonNone && r <= ReasonProtocol }
+
+// kind is the error kind of an alarm that the guard itself raised.
+func (r Reason) kind() entropy.Kind {
+	switch r {
+	case ReasonTimeOrder, ReasonOtherDevice, ReasonLength, ReasonProtocol:
+		return entropy.KindProtocol
+	}
+	return entropy.KindHealth
+}
+
+// hard pairs the flags that forbid the use of a block with their reasons, the gravest first.
+var hard = [...]struct {
+	flag   entropy.Flags
+	reason Reason
+}{
+	{entropy.FlagRepetition, ReasonRepetition},
+	{entropy.FlagProportion, ReasonProportion},
+	{entropy.FlagDuplicate, ReasonDuplicate},
+	{entropy.FlagOtherDevice, ReasonOtherDevice},
+	{entropy.FlagTimeOrder, ReasonTimeOrder},
+	{entropy.FlagTooFast, ReasonTooFast},
+}
+
+func reasonOfFlags(f entropy.Flags) Reason {
+	for _, h := range hard {
+		if f&h.flag != 0 {
+			return h.reason
+		}
+	}
+	return ReasonNone
+}
+
+func reasonOfError(err error) Reason {
+	switch entropy.KindOf(err) {
+	case entropy.KindTimeout:
+		return ReasonTimeout
+	case entropy.KindTransport:
+		return ReasonTransport
+	case entropy.KindQuota:
+		return ReasonQuota
+	case entropy.KindRefused:
+		return ReasonRefused
+	case entropy.KindOpen:
+		return ReasonOpen
+	case entropy.KindProtocol:
+		return ReasonProtocol
+	case entropy.KindHealth:
+		return ReasonHealth
+	case entropy.KindClosed:
+		return ReasonClosed
+	}
+	return ReasonOther
+}
