@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/amplify"
 )
 
 func TestSeededIsKeyedByToken(t *testing.T) {
@@ -68,25 +70,31 @@ type counter struct {
 	err  error
 }
 
-func (c *counter) Fill(_ context.Context, buf []byte) error {
+func (c *counter) Fill(_ context.Context, buf []byte) (sampler.Block, error) {
 	for i := range buf {
 		buf[i] = c.next
 		c.next++
 	}
-	return c.err
+	return sampler.Block{Source: "counter"}, c.err
 }
 
 // share is an amplifier that makes a number of the first byte, and notes the blocks it saw.
 type share struct{ blocks [][]byte }
 
-func (s *share) U(block []byte) (float64, error) {
+func (s *share) Read(block []byte) (amplify.Reading, error) {
 	s.blocks = append(s.blocks, slices.Clone(block))
-	return float64(block[0]) / 10, nil
+	return amplify.Reading{U: float64(block[0]) / 10, Bytes: len(block)}, nil
 }
 
 func TestEntropyNoiseCutsOneDraw(t *testing.T) {
 	src, amp := &counter{next: 1}, &share{}
-	n := sampler.NewEntropyNoise(sampler.EntropyConfig{Source: "test", USource: "first", Bytes: 7}, src, amp)
+	n := sampler.NewEntropyNoise(sampler.EntropyConfig{Source: "test", Amplifier: "first", Bytes: 7}, src, amp)
+	if n.Last() != nil {
+		t.Error("evidence of nothing")
+	}
+	if source, uSource, bytes := n.Info(); source != "test" || uSource != "first" || bytes != 0 {
+		t.Errorf("info before a draw: %s, %s, %d", source, uSource, bytes)
+	}
 	u := make([]float64, 3)
 	if err := n.Each(context.Background(), 0, []int32{8, 9, 10}, u); err != nil {
 		t.Fatal(err)
@@ -94,10 +102,16 @@ func TestEntropyNoiseCutsOneDraw(t *testing.T) {
 	if !slices.Equal(u, []float64{0.1, 0.3, 0.5}) || len(amp.blocks) != 3 || !slices.Equal(amp.blocks[2], []byte{5, 6}) {
 		t.Errorf("u %v of blocks %v, want three blocks of two bytes", u, amp.blocks)
 	}
+	if e := n.Last(); e.Bytes != 7 || !math.IsNaN(e.U) || e.For(9).U != 0.3 || !math.IsNaN(e.For(7).U) {
+		t.Errorf("evidence of three: %+v", e)
+	}
 	if v, err := n.One(context.Background(), 1); err != nil || v != 0.8 || len(amp.blocks[3]) != 7 {
 		t.Errorf("one: %v, error %v, of block %v", v, err, amp.blocks[3])
 	}
-	if source, uSource, bytes := n.Info(); source != "test" || uSource != "first" || bytes != 14 {
+	if e := n.Last(); e.For(9).U != 0.8 || len(e.Tokens) != 0 {
+		t.Errorf("evidence of one: %+v", e)
+	}
+	if source, uSource, bytes := n.Info(); source != "counter" || uSource != "first" || bytes != 14 {
 		t.Errorf("info: %s, %s, %d", source, uSource, bytes)
 	}
 }
@@ -114,6 +128,11 @@ func TestEntropyNoiseRefuses(t *testing.T) {
 	}
 	if _, err := sampler.NewEntropyNoise(cfg, &counter{next: 10}, &share{}).One(ctx, 0); err == nil {
 		t.Error("a number of 1: no error")
+	}
+	cfg.PerToken, cfg.Amplifier = true, "ecdf"
+	if err := sampler.NewEntropyNoise(cfg, &counter{next: 1}, &share{}).Each(ctx, 0, []int32{1}, u[:1]); err == nil ||
+		!strings.Contains(err.Error(), "qr_lookahead") {
+		t.Errorf("a number per candidate of ecdf: error %v", err)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/backends/llama/service"
-	"qr-gateway/entropy"
+	"qr-gateway/backends/llama/worker"
 	"qr-gateway/entropy/local"
 )
 
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return err
 	}
 	svc := service.New(service.Deps{
-		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: log,
+		Entropy: worker.Bytes{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: log,
 		Processors: func(n int) { runtime.GOMAXPROCS(n) },
 	})
 	ctx, cancel := context.WithCancel(ctx)

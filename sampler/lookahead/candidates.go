@@ -15,7 +15,7 @@ import (
 func (d *Decoder) collect(st *Step) error {
 	p := st.Params
 	d.top.Reset(max(1, min(p.LookaheadK, d.nVocab)))
-	vec.Segments(st.Row, st.Ban.IDs(), d.top.Scan)
+	vec.Segments(st.row(), st.Ban.IDs(), d.top.Scan)
 	d.keys = append(d.keys[:0], d.top.Keys()...)
 	if len(d.keys) == 0 {
 		return sampler.ErrNoCandidates
@@ -46,7 +46,7 @@ func (d *Decoder) confident(st *Step) bool {
 	}
 	d.hist.Reset(d.keys[0].Value(), 1, 0)
 	sum := 0.0
-	vec.Segments(st.Row, st.Ban.IDs(), func(_ int32, seg []float32) { sum += d.hist.SumExp(seg) })
+	vec.Segments(st.row(), st.Ban.IDs(), func(_ int32, seg []float32) { sum += d.hist.SumExp(seg) })
 	return 1/sum >= c
 }
 

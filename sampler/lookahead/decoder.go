@@ -39,10 +39,27 @@ type Step struct {
 	Index  int             // of the token within the answer, from 0
 	Row    []float32       // logits that follow the text so far
 	Params *sampler.Params // as validated
+	Plan   *sampler.Plan   // of the same row: what penalties, bias and the temperature strategy make of it; nil: nothing
 	Noise  sampler.Noise
 	Eval   Evaluator
 	Ban    *sampler.Mask // never chosen
 	EOG    *sampler.Mask // end the text
+}
+
+// row is what candidates are taken from.
+func (s *Step) row() []float32 {
+	if s.Plan != nil {
+		return s.Plan.Row
+	}
+	return s.Row
+}
+
+// temperature divides ln s; 0 or below is argmax.
+func (s *Step) temperature() float64 {
+	if s.Plan != nil {
+		return s.Plan.Temperature
+	}
+	return s.Params.Temperature
 }
 
 // Outcome is a chosen token and what it took.
@@ -53,6 +70,8 @@ type Outcome struct {
 	Peeks      int       // candidates evaluated
 	Rounds     int       // calls of Evaluator.Peek
 	Candidates int       // tokens that could have been chosen, end-of-generation tokens included
+	Rank       int       // of Token among them by probability; 0 is the most probable
+	Prob       float64   // of Token among them, by probability alone
 	Alpha      float64   // of this step
 	Score      float64   // of Token, with p relative to the largest p of the row; NaN where it was not evaluated
 	H          float64   // entropy that follows Token, in [0,1]; NaN where it was not evaluated
@@ -153,17 +172,18 @@ func (d *Decoder) Next(ctx context.Context, st *Step) (Outcome, error) {
 
 // begin reads the step's parameters and finds its candidates.
 func (d *Decoder) begin(st *Step) error {
-	if len(st.Row) != d.nVocab {
-		return fmt.Errorf("row has %d logits, the vocabulary %d", len(st.Row), d.nVocab)
+	if row := st.row(); len(row) != d.nVocab {
+		return fmt.Errorf("row has %d logits, the vocabulary %d", len(row), d.nVocab)
 	}
 	if st.Index == 0 {
 		d.Reset()
 	}
 	p := st.Params
 	d.s = state{alpha: p.AlphaAt(st.Index), t: 1, topN: p.LookaheadN, group: max(1, st.Eval.Group())}
-	d.s.argmax = p.LookaheadChoice == sampler.ChoiceArgmax || p.Temperature == 0
+	t := st.temperature()
+	d.s.argmax = p.LookaheadChoice == sampler.ChoiceArgmax || t <= 0
 	if !d.s.argmax {
-		d.s.t = max(p.Temperature, 1e-6)
+		d.s.t = max(t, 1e-6)
 		d.s.inverse = p.Lookahead == sampler.ModeBounded || p.Lookahead == sampler.ModeFullInverse
 	}
 	d.plan.seeded = p.Seed != nil
@@ -235,5 +255,21 @@ func (d *Decoder) outcome(c *candidate, next []float32) Outcome {
 		o.H = c.h
 		o.Score = math.Exp(d.s.a*c.lp) * math.Pow(c.h, d.s.b)
 	}
+	o.Rank, o.Prob = d.place(c)
 	return o
+}
+
+// place is the rank and the share of c among all candidates.
+func (d *Decoder) place(c *candidate) (rank int, share float64) {
+	all := 0.0
+	for _, part := range [2][]candidate{d.cands, d.ends} {
+		for i := range part {
+			x := &part[i]
+			all += math.Exp(x.lp)
+			if x.lp > c.lp || x.lp == c.lp && x.id < c.id {
+				rank++
+			}
+		}
+	}
+	return rank, math.Exp(c.lp) / all
 }

@@ -254,6 +254,7 @@ func (f fixed) Each(_ context.Context, _ int, _ []int32, u []float64) error {
 	return nil
 }
 func (f fixed) Info() (source, uSource string, bytes int64) { return "", "", 0 }
+func (f fixed) Last() *sampler.Evidence                     { return nil }
 
 // silent is noise that must not be asked.
 type silent struct{}
@@ -263,6 +264,7 @@ var errAsked = errors.New("noise was drawn")
 func (silent) One(context.Context, int) (float64, error)           { return 0, errAsked }
 func (silent) Each(context.Context, int, []int32, []float64) error { return errAsked }
 func (silent) Info() (source, uSource string, bytes int64)         { return "", "", 0 }
+func (silent) Last() *sampler.Evidence                             { return nil }
 
 func TestNoNoiseWhereNothingIsDrawn(t *testing.T) {
 	const vocab = 60

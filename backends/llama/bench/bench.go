@@ -16,7 +16,6 @@ import (
 
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/backends/llama/worker"
-	"qr-gateway/entropy"
 	"qr-gateway/entropy/local"
 	"qr-gateway/sampler"
 )
@@ -114,7 +113,7 @@ func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker
 	}
 	return worker.New(cfg, worker.Deps{
 		Cache: worker.NewCache(c), Turn: turn, Cores: cores, Vocabulary: info.Vocabulary, Language: b.lang,
-		Entropy: entropy.Filler{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,
+		Entropy: worker.Bytes{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/sampler"
-	"qr-gateway/sampler/amplify"
 	"qr-gateway/sampler/lookahead"
 )
 
@@ -144,34 +143,19 @@ func (w *Worker) ban(job *Job) *sampler.Mask {
 
 // noise is where the request's numbers come from.
 func (w *Worker) noise(p *sampler.Params) (sampler.Noise, error) {
-	if p.Seed != nil {
-		return sampler.NewSeeded(*p.Seed), nil
-	}
-	bytes := amplify.DefaultConfig()
-	if p.PopulationMean != nil {
-		bytes.Mean = *p.PopulationMean
-	}
-	if p.PopulationStd != nil {
-		bytes.Std = *p.PopulationStd
-	}
-	amp, err := amplify.New(bytes)
-	if err != nil {
-		return nil, fmt.Errorf("make amplifier: %w", err)
-	}
-	cfg := sampler.EntropyConfig{Source: w.deps.EntropyName, USource: amplify.Name, Bytes: p.SampleCount}
-	return sampler.NewEntropyNoise(cfg, source{w.deps.Entropy}, amp), nil
+	return sampler.NewNoise(p, source{w.deps.Entropy}, nil)
 }
 
 // source marks the errors of a byte source as such.
 type source struct{ sampler.ByteSource }
 
 // Fill implements sampler.ByteSource.
-func (s source) Fill(ctx context.Context, buf []byte) error {
-	err := s.ByteSource.Fill(ctx, buf)
+func (s source) Fill(ctx context.Context, buf []byte) (sampler.Block, error) {
+	block, err := s.ByteSource.Fill(ctx, buf)
 	if err == nil || (ctx.Err() != nil && errors.Is(err, ctx.Err())) {
-		return err
+		return block, err
 	}
-	return &backends.Error{
+	return block, &backends.Error{
 		Kind: backends.KindEntropy, Code: "entropy_unavailable", Err: err,
 		Message: "the entropy source failed: " + err.Error(),
 		Hint:    "try again, or give a seed",

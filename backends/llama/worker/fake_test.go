@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"qr-gateway/backends/llama/engine"
+	"qr-gateway/sampler"
 	"qr-gateway/sampler/lookahead/lookaheadtest"
 )
 
@@ -197,14 +198,14 @@ type randomBytes struct {
 	err error
 }
 
-func (r *randomBytes) Fill(_ context.Context, buf []byte) error {
+func (r *randomBytes) Fill(_ context.Context, buf []byte) (sampler.Block, error) {
 	if r.err != nil {
-		return r.err
+		return sampler.Block{}, r.err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, err := r.rng.Read(buf)
-	return err
+	return sampler.Block{Source: "test"}, err
 }
 
 // fakeConfig is for a worker on a fakeCache.
