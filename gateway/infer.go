@@ -94,6 +94,9 @@ func (s *Server) prepare(c *gin.Context, f format) (*api.Call, dispatch.Job, err
 		return nil, none, err
 	}
 	recordOf(c).out.Stream = call.Stream
+	if err := s.chooseSource(&call.Request.Params); err != nil {
+		return nil, none, err
+	}
 	call.Request.ID = f.prefix + s.deps.NewID()
 	p, err := s.tokenise(c.Request.Context(), b, call.Request)
 	if err != nil {

@@ -50,12 +50,13 @@ type Observer interface {
 	Observe(Outcome)
 }
 
-// Deps are what the server works with. Metrics, Observer, Log, NewID and Now may be nil.
+// Deps are what the server works with. Metrics, Observer, Sources, Log, NewID and Now may be nil.
 type Deps struct {
 	Models     Models
 	Dispatcher Dispatcher
 	Metrics    http.Handler     // serves /metrics
 	Observer   Observer         // for metrics of requests
+	Sources    Sources          // nil: engines draw from the operating system alone
 	Log        *slog.Logger     // nil: nothing is logged
 	NewID      func() string    // unique ids; nil: random ones
 	Now        func() time.Time // wall clock; nil: time.Now
@@ -95,6 +96,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 func withDefaults(d Deps) Deps {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Sources == nil {
+		d.Sources = systemOnly{}
 	}
 	if d.NewID == nil {
 		d.NewID = func() string { return strings.ToLower(rand.Text()) }
@@ -214,7 +218,9 @@ func (s *Server) routes() *gin.Engine {
 	read(e, "/v1/models", s.listModels)
 	read(e, "/v1/models/*id", s.getModel)
 	read(e, "/v1/qr/parameters", s.parameters)
+	read(e, "/v1/qr/entropy", s.entropySources)
 	read(e, "/healthz", s.healthz)
+	read(e, "/health/entropy", s.healthEntropy)
 	read(e, readyPath, s.readyz)
 	if s.deps.Metrics != nil {
 		read(e, "/metrics", s.metrics)

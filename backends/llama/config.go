@@ -16,6 +16,7 @@ type Config struct {
 	ID          string // served model id
 	Description string // shown with the model; empty: llama.cpp's own
 	Binary      string // engine program; empty: qr-engine beside this program
+	Entropy     string // path of the entropy hub's socket; empty: the engine draws from the operating system alone
 	Model       string // GGUF file
 
 	Workers        int    // requests at once, each with a KV cache of its own; 0 is 4

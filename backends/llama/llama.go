@@ -47,7 +47,7 @@ func New(cfg Config, d Deps) (*Backend, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.launch = &program{path: path, level: cfg.LogLevel, log: b.log}
+		b.launch = &program{path: path, level: cfg.LogLevel, entropy: cfg.Entropy, log: b.log}
 	}
 	b.now.Store(&snapshot{state: stateStarting, reason: "not started", changed: make(chan struct{})})
 	return b, nil

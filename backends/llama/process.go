@@ -41,9 +41,10 @@ func (e *launchError) Unwrap() error { return e.err }
 
 // program starts the engine program.
 type program struct {
-	path  string
-	level string // log level of the engine, or empty
-	log   *slog.Logger
+	path    string
+	level   string // log level of the engine, or empty
+	entropy string // path of the entropy hub's socket, or empty
+	log     *slog.Logger
 }
 
 // Launch implements Launcher.
@@ -51,6 +52,9 @@ func (p *program) Launch(socket string) (Process, error) {
 	args := []string{"--socket", socket}
 	if p.level != "" {
 		args = append(args, "--log-level", p.level)
+	}
+	if p.entropy != "" {
+		args = append(args, "--entropy-socket", p.entropy)
 	}
 	// No context: how a process is ended, politely first, is the supervisor's.
 	cmd := exec.CommandContext(context.Background(), p.path, args...)

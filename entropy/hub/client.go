@@ -267,7 +267,9 @@ func (c *Client) Describe(ctx context.Context, source string, ask Blocks) (Descr
 	if err != nil {
 		return Description{}, describeError(ctx, source, err)
 	}
-	d = described(res)
+	if d, err = described(res); err != nil {
+		return Description{}, &entropy.Error{Kind: entropy.KindProtocol, Source: source, Message: "describe source", Err: err}
+	}
 	c.mu.Lock()
 	c.described[q] = d
 	c.mu.Unlock()

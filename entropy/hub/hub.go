@@ -9,9 +9,11 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/guard"
 	"qr-gateway/entropy/hub/hubpb"
 )
 
@@ -41,17 +43,8 @@ type Description struct {
 	Type        string // of the configuration, e.g. grpc
 	Policy      string // strict, fallback or observe
 	Can         entropy.Capabilities
-	Ahead       bool // it can be asked before the logits exist; filled in by the server
-	Calibration *Calibration
-}
-
-// Calibration is the baseline of a source: means and spread of blocks that were drawn for it, once.
-type Calibration struct {
-	Mean, Std  float64  // of a byte; Std from the spread of the blocks
-	BlockBytes int      // of each block
-	Sums       []uint64 // of the blocks' bytes, ascending
-	Hash       string   // of all of the above
-	Made       time.Time
+	Ahead       bool               // it can be asked before the logits exist; filled in by the server
+	Calibration *guard.Calibration // nil: none was asked for
 }
 
 func describe(d Description) *hubpb.DescribeResponse {
@@ -61,13 +54,13 @@ func describe(d Description) *hubpb.DescribeResponse {
 	}
 	if c := d.Calibration; c != nil {
 		res.Calibration = &hubpb.Calibration{
-			Mean: c.Mean, Std: c.Std, BlockBytes: uint32(c.BlockBytes), Sums: c.Sums, Hash: c.Hash, MadeNs: nanos(c.Made),
+			Source: c.Source, Device: c.Device, WhenNs: nanos(c.When), BlockBytes: uint32(c.BlockBytes), Sums: c.Sums, Hash: c.Hash,
 		}
 	}
 	return res
 }
 
-func described(res *hubpb.DescribeResponse) Description {
+func described(res *hubpb.DescribeResponse) (Description, error) {
 	d := Description{
 		Type: res.Type, Policy: res.Policy, Ahead: res.Ahead,
 		Can: entropy.Capabilities{
@@ -76,11 +69,15 @@ func described(res *hubpb.DescribeResponse) Description {
 		},
 	}
 	if c := res.Calibration; c != nil {
-		d.Calibration = &Calibration{
-			Mean: c.Mean, Std: c.Std, BlockBytes: int(c.BlockBytes), Sums: c.Sums, Hash: c.Hash, Made: moment(c.MadeNs),
+		var err error
+		if d.Calibration, err = guard.NewCalibration(c.Source, c.Device, moment(c.WhenNs), int(c.BlockBytes), c.Sums); err != nil {
+			return d, err
+		}
+		if d.Calibration.Hash != c.Hash {
+			return d, fmt.Errorf("check calibration of %s: its hash is %.16s, and %.16s was sent", c.Source, d.Calibration.Hash, c.Hash)
 		}
 	}
-	return d
+	return d, nil
 }
 
 // nanos is a time as it travels; 0 is none.

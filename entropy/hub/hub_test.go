@@ -285,7 +285,10 @@ func TestDescribeAndCalibrateOnce(t *testing.T) {
 	s, _ := serve(t, dir, p)
 	c, _ := dial(t, s.Path())
 	ask := Blocks{Count: 100, Bytes: 2048}
-	want, _ := p.Describe(t.Context(), "lent", ask)
+	want, err := p.Describe(t.Context(), "lent", ask)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want.Ahead = true
 	for range 3 {
 		got, err := c.Describe(t.Context(), "lent", ask)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/guard"
 	"qr-gateway/entropy/local"
 )
 
@@ -41,9 +42,13 @@ func (s *shelf) Describe(_ context.Context, name string, ask Blocks) (Descriptio
 		},
 	}
 	if ask.Count > 0 {
-		d.Calibration = &Calibration{
-			Mean: 127.4, Std: 73.8, BlockBytes: ask.Bytes, Sums: []uint64{3, 5}, Hash: "ab", Made: time.Unix(0, 1234567890123456789),
+		sums := make([]uint64, ask.Count)
+		for i := range sums {
+			sums[i] = uint64(i * ask.Bytes)
 		}
+		var err error
+		d.Calibration, err = guard.NewCalibration(name, "dev", time.Unix(0, 1234567890123456789), ask.Bytes, sums)
+		s.fails = errors.Join(s.fails, err)
 	}
 	return d, s.fails
 }

@@ -59,6 +59,9 @@ func NewMetrics(s Sources) *Metrics {
 	}
 	m.registry.MustRegister(m.requests, m.http, m.duration, m.first, m.perToken, m.tokens, m.queueWait, m.peeks,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newState(s))
+	if s.Entropy != nil {
+		m.registry.MustRegister(newSources(s.Entropy))
+	}
 	return m
 }
 

@@ -26,6 +26,7 @@ type Sources struct {
 	Queue   queue.Gauge
 	Models  Models
 	Engines map[string]Restarter // by model id; not changed afterwards
+	Entropy Entropy
 }
 
 // scrapeTime bounds how long a scrape waits for the queue.

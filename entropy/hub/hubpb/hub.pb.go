@@ -200,14 +200,15 @@ func (x *DescribeResponse) GetCalibration() *Calibration {
 	return nil
 }
 
+// Calibration is a guard.Calibration: what is not here follows from the sums.
 type Calibration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mean          float64                `protobuf:"fixed64,1,opt,name=mean,proto3" json:"mean,omitempty"` // of the bytes
-	Std           float64                `protobuf:"fixed64,2,opt,name=std,proto3" json:"std,omitempty"`   // of the bytes, from the spread of the blocks
-	BlockBytes    uint32                 `protobuf:"varint,3,opt,name=block_bytes,json=blockBytes,proto3" json:"block_bytes,omitempty"`
-	Sums          []uint64               `protobuf:"varint,4,rep,packed,name=sums,proto3" json:"sums,omitempty"`            // of the blocks, ascending
-	Hash          string                 `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`                    // of all of the above, in hex
-	MadeNs        int64                  `protobuf:"varint,6,opt,name=made_ns,json=madeNs,proto3" json:"made_ns,omitempty"` // Unix time
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	WhenNs        int64                  `protobuf:"varint,3,opt,name=when_ns,json=whenNs,proto3" json:"when_ns,omitempty"` // Unix time
+	BlockBytes    uint32                 `protobuf:"varint,4,opt,name=block_bytes,json=blockBytes,proto3" json:"block_bytes,omitempty"`
+	Sums          []uint64               `protobuf:"varint,5,rep,packed,name=sums,proto3" json:"sums,omitempty"` // of the blocks, in the order drawn
+	Hash          string                 `protobuf:"bytes,6,opt,name=hash,proto3" json:"hash,omitempty"`         // that the receiver must find too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,16 +243,23 @@ func (*Calibration) Descriptor() ([]byte, []int) {
 	return file_entropy_hub_hubpb_hub_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Calibration) GetMean() float64 {
+func (x *Calibration) GetSource() string {
 	if x != nil {
-		return x.Mean
+		return x.Source
 	}
-	return 0
+	return ""
 }
 
-func (x *Calibration) GetStd() float64 {
+func (x *Calibration) GetDevice() string {
 	if x != nil {
-		return x.Std
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Calibration) GetWhenNs() int64 {
+	if x != nil {
+		return x.WhenNs
 	}
 	return 0
 }
@@ -275,13 +283,6 @@ func (x *Calibration) GetHash() string {
 		return x.Hash
 	}
 	return ""
-}
-
-func (x *Calibration) GetMadeNs() int64 {
-	if x != nil {
-		return x.MadeNs
-	}
-	return 0
 }
 
 type DrawRequest struct {
@@ -890,15 +891,15 @@ const file_entropy_hub_hubpb_hub_proto_rawDesc = "" +
 	" \x01(\v2\x1e.qr.entropy.hub.v1.CalibrationR\vcalibration\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
-	"\vCalibration\x12\x12\n" +
-	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x10\n" +
-	"\x03std\x18\x02 \x01(\x01R\x03std\x12\x1f\n" +
-	"\vblock_bytes\x18\x03 \x01(\rR\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x01\n" +
+	"\vCalibration\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x17\n" +
+	"\awhen_ns\x18\x03 \x01(\x03R\x06whenNs\x12\x1f\n" +
+	"\vblock_bytes\x18\x04 \x01(\rR\n" +
 	"blockBytes\x12\x12\n" +
-	"\x04sums\x18\x04 \x03(\x04R\x04sums\x12\x12\n" +
-	"\x04hash\x18\x05 \x01(\tR\x04hash\x12\x17\n" +
-	"\amade_ns\x18\x06 \x01(\x03R\x06madeNs\"\xeb\x01\n" +
+	"\x04sums\x18\x05 \x03(\x04R\x04sums\x12\x12\n" +
+	"\x04hash\x18\x06 \x01(\tR\x04hash\"\xeb\x01\n" +
 	"\vDrawRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +

@@ -1,0 +1,125 @@
+package supply
+
+import (
+	"context"
+
+	"qr-gateway/entropy"
+	"qr-gateway/entropy/guard"
+	"qr-gateway/entropy/hub"
+	"qr-gateway/sampler"
+)
+
+// Source is an entropy source in the sampler's language.
+type Source struct{ from entropy.Source }
+
+// adapt gives a source of the hub's the powers that the source behind it has.
+func adapt(src *hub.Source, d hub.Description) sampler.ByteSource {
+	s := &Source{from: src}
+	switch {
+	case d.Can.Number && d.Ahead:
+		return struct {
+			*Source
+			numbers
+			ahead
+		}{s, numbers{src, d.Policy}, ahead{src}}
+	case d.Can.Number:
+		return struct {
+			*Source
+			numbers
+		}{s, numbers{src, d.Policy}}
+	case d.Ahead:
+		return struct {
+			*Source
+			ahead
+		}{s, ahead{src}}
+	}
+	return s
+}
+
+// Fill implements [sampler.ByteSource].
+func (s *Source) Fill(ctx context.Context, buf []byte) (sampler.Block, error) {
+	b, err := s.from.Draw(ctx, buf)
+	return block(&b), err
+}
+
+// block describes b without its bytes.
+func block(b *entropy.Block) sampler.Block {
+	return sampler.Block{
+		Source: b.Source, Device: b.Device, Requested: b.Requested, Arrived: b.Arrived, ServerTime: b.ServerTime, Sequence: b.Sequence,
+		Echoed: b.Echoed, Class: string(b.Class), Shots: b.Shots, Fallback: b.Fallback, Flags: flags(b.Flags),
+	}
+}
+
+// flags names what was noticed; nil where nothing was.
+func flags(f entropy.Flags) []string {
+	var names []string
+	for _, n := range flagNames {
+		if f&n.flag != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+var flagNames = [...]struct {
+	flag entropy.Flags
+	name string
+}{
+	{entropy.FlagRepetition, "repetition"},
+	{entropy.FlagProportion, "proportion"},
+	{entropy.FlagDuplicate, "duplicate"},
+	{entropy.FlagTooFast, "too_fast"},
+	{entropy.FlagTimeOrder, "time_order"},
+	{entropy.FlagOtherDevice, "other_device"},
+	{entropy.FlagDrift, "drift"},
+}
+
+// numbers is the power of a source whose server makes numbers.
+type numbers struct {
+	from   entropy.Numberer
+	policy string
+}
+
+// Number implements [sampler.NumberSource]. Under the policy fallback the gateway has made a number of the second choice's bytes already;
+// a source that can't make any lets bytes take their place.
+func (n numbers) Number(ctx context.Context, sourceID string, blockBytes int) (sampler.Number, error) {
+	got, err := n.from.Number(ctx, entropy.NumberRequest{SourceID: sourceID, BlockBytes: blockBytes})
+	if err != nil {
+		if n.policy == string(guard.Fallback) && entropy.KindOf(err) == entropy.KindRefused {
+			return sampler.Number{}, noNumber{err}
+		}
+		return sampler.Number{}, err
+	}
+	return sampler.Number{
+		Block: block(&got.Block), U: got.U, Z: got.Z, SourceID: got.SourceID, Bytes: got.Bytes, Integrator: got.Integrator,
+		Purity: got.Purity, CoherenceZ: got.CoherenceZ, CoherenceR: got.CoherenceR, Coherent: got.Coherent,
+	}, nil
+}
+
+// noNumber says that bytes are to take the number's place.
+type noNumber struct{ error }
+
+// Is reports that it is a [sampler.ErrNoNumber].
+func (noNumber) Is(target error) bool { return target == sampler.ErrNoNumber }
+
+// Unwrap returns why.
+func (n noNumber) Unwrap() error { return n.error }
+
+// ahead is the power of a source that can be asked before the logits exist.
+type ahead struct{ from entropy.Ahead }
+
+// Begin implements [sampler.AheadSource].
+func (a ahead) Begin(n int, nonce uint64) sampler.Ticket {
+	if t := a.from.Begin(n, nonce); t != nil {
+		return ticket{t}
+	}
+	return nil
+}
+
+type ticket struct{ entropy.Ticket }
+
+// Redeem implements [sampler.Ticket].
+func (t ticket) Redeem(ctx context.Context, buf []byte) (sampler.Block, error) {
+	b, err := t.Ticket.Redeem(ctx, buf)
+	return block(&b), err
+}
