@@ -13,7 +13,7 @@ type Cut struct {
 
 // Cut is what the parameters alone say; a strategy may replace the temperature and min-p for a token.
 func (p *Params) Cut() Cut {
-	return Cut{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP}
+	return Cut{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP, TruncateFirst: p.TruncateFirst}
 }
 
 // NeedsU reports whether [Sampler.Choose] reads its u: a greedy choice does not.
