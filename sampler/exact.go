@@ -33,7 +33,7 @@ func NewExact(nVocab int) *Exact { return &Exact{nVocab: nVocab} }
 // Choose picks a token of row, which has one logit per token and is not changed. Steps, in this order:
 //
 //   - banned ids, and logits that are not finite, are taken out; where none is left the error is [ErrNoCandidates]
-//   - a temperature of 0 or below, a top-k of 1 and a top-p of 0 take the first token of the order: u is not read
+//   - a temperature of 0 or below takes the first token of the order. There, and with a top-k of 1 or a top-p of 0, u is not read
 //   - top-k keeps the first k; equal logits at the border go by id
 //   - p = softmax(logit/T); with TruncateFirst, softmax(logit). A p that is 0 in float64 is out
 //   - min-p keeps p >= min-p * p_max, the largest in any case; with TruncateFirst, p becomes softmax(logit/T) of what is left
@@ -49,11 +49,14 @@ func (e *Exact) Choose(row []float64, ban *Mask, c Cut, u float64) (Draw, error)
 	if len(e.cells) == 0 {
 		return Draw{}, ErrNoCandidates
 	}
-	if !c.NeedsU() {
+	if c.Temperature <= 0 {
 		lead(e.cells, func(int, float64) bool { return true })
-		return Draw{Token: e.cells[0].id, Prob: 1, Candidates: 1, AfterTopK: len(e.cells), AfterMinP: 1}, nil
+		return Draw{Token: e.cells[0].id, Prob: 1, Candidates: 1}, nil
 	}
 	d := Draw{U: u}
+	if !c.NeedsU() {
+		d.U, u = 0, 0.5 // one token will be left
+	}
 	left := firstK(e.cells, c.TopK)
 	d.AfterTopK = len(left)
 	left = minP(left, c)
