@@ -105,7 +105,8 @@ var ErrAlarm = errors.New("a health test of the raw bytes raised an alarm")
 
 // Result is what the tests found in one block.
 type Result struct {
-	Flags entropy.Flags // repetition, proportion, duplicate
-	Run   int           // the longest run that ended or went on in the block
+	Flags entropy.Flags // repetition (of bytes or of differences), proportion, duplicate
+	Run   int           // the longest run of equal bytes that the block has a part in, from 1
+	Ramp  int           // the longest run of equal differences of neighbours
 	Count int           // the highest count of a window's first byte
 }

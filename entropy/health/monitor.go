@@ -2,7 +2,6 @@ package health
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -14,7 +13,7 @@ import (
 
 // Monitor runs the tests over the blocks of one source.
 type Monitor struct {
-	repetition repetition
+	runs       runs
 	proportion proportion
 	duplicate  duplicate
 }
@@ -22,7 +21,7 @@ type Monitor struct {
 // New returns a monitor that has seen nothing; cfg is valid.
 func New(cfg Config) *Monitor {
 	m := &Monitor{
-		repetition: repetition{cutoff: RepetitionCutoff(cfg.ClaimedEntropy, cfg.AlphaExponent)},
+		runs:       runs{cutoff: RepetitionCutoff(cfg.ClaimedEntropy, cfg.AlphaExponent)},
 		proportion: proportion{cutoff: ProportionCutoff(cfg.ClaimedEntropy, cfg.AlphaExponent, Window)},
 	}
 	if cfg.DuplicateWindow > 0 {
@@ -41,9 +40,9 @@ func (m *Monitor) Test(block []byte) Result {
 	if len(block) == 0 {
 		return r
 	}
-	r.Run = m.repetition.test(block)
+	r.Run, r.Ramp = m.runs.test(block)
 	r.Count = m.proportion.test(block)
-	if r.Run >= m.repetition.cutoff {
+	if r.Run >= m.runs.cutoff || r.Ramp >= m.runs.cutoff {
 		r.Flags |= entropy.FlagRepetition
 	}
 	if r.Count >= m.proportion.cutoff {
@@ -57,20 +56,23 @@ func (m *Monitor) Test(block []byte) Result {
 
 // Restart forgets the runs and windows, as after a gap in the bytes. The blocks that were seen stay known.
 func (m *Monitor) Restart() {
-	m.repetition = repetition{cutoff: m.repetition.cutoff}
+	m.runs = runs{cutoff: m.runs.cutoff}
 	m.proportion = proportion{cutoff: m.proportion.cutoff}
 }
 
 // Cutoffs are the limits in use.
 func (m *Monitor) Cutoffs() (repetition, proportion int) {
-	return m.repetition.cutoff, m.proportion.cutoff
+	return m.runs.cutoff, m.proportion.cutoff
 }
 
 // Describe says in words what r found, for an error.
 func (m *Monitor) Describe(r Result) string {
 	var parts []string
-	if r.Flags&entropy.FlagRepetition != 0 {
-		parts = append(parts, fmt.Sprintf("repetition-count test: %d equal bytes in a row, the limit is %d", r.Run, m.repetition.cutoff))
+	if r.Run >= m.runs.cutoff {
+		parts = append(parts, fmt.Sprintf("repetition-count test: %d equal bytes in a row, the limit is %d", r.Run, m.runs.cutoff))
+	}
+	if r.Ramp >= m.runs.cutoff {
+		parts = append(parts, fmt.Sprintf("repetition-count test of differences: %d equal in a row, the limit is %d", r.Ramp, m.runs.cutoff))
 	}
 	if r.Flags&entropy.FlagProportion != 0 {
 		parts = append(parts, fmt.Sprintf("adaptive-proportion test: %d equal bytes of %d, the limit is %d", r.Count, Window, m.proportion.cutoff))
@@ -79,42 +81,6 @@ func (m *Monitor) Describe(r Result) string {
 		parts = append(parts, "the block begins like one that was seen before")
 	}
 	return strings.Join(parts, "; ")
-}
-
-// repetition is the repetition-count test.
-type repetition struct {
-	cutoff int
-	last   byte
-	run    int // of last, 0 before the first sample
-}
-
-// test returns the longest run up to each byte of block.
-func (r *repetition) test(block []byte) int {
-	longest := r.step(block[0])
-	i := 1
-	for ; i+8 <= len(block); i += 8 {
-		pairs := binary.LittleEndian.Uint64(block[i-1:]) ^ binary.LittleEndian.Uint64(block[i:])
-		if (pairs-0x0101010101010101)&^pairs&0x8080808080808080 == 0 { // no two neighbours are equal
-			r.last, r.run = block[i+7], 1
-			continue
-		}
-		for _, x := range block[i : i+8] {
-			longest = max(longest, r.step(x))
-		}
-	}
-	for _, x := range block[i:] {
-		longest = max(longest, r.step(x))
-	}
-	return longest
-}
-
-func (r *repetition) step(x byte) int {
-	if r.run > 0 && x == r.last {
-		r.run++
-	} else {
-		r.last, r.run = x, 1
-	}
-	return r.run
 }
 
 // proportion is the adaptive-proportion test.
