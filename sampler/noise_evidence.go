@@ -39,14 +39,19 @@ func noReading() amplify.Reading {
 	return amplify.Reading{U: nan, Z: nan, Mean: nan, SEM: nan}
 }
 
-// For is the reading of the number that token was given, or that of the step as a whole.
+// For is the reading of the number that token was given, or that of the step as a whole. An end-of-generation token has that of
+// [EndToken].
 func (e *Evidence) For(token int32) amplify.Reading {
+	end := e.Reading
 	for i, id := range e.Tokens {
-		if id == token {
+		switch id {
+		case token:
 			return e.Readings[i]
+		case EndToken:
+			end = e.Readings[i]
 		}
 	}
-	return e.Reading
+	return end
 }
 
 // Digest is the SHA-256 of the bytes received. ok is false where there were none.
@@ -57,7 +62,7 @@ func (e *Evidence) Digest() (sum [sha256.Size]byte, ok bool) {
 	return sha256.Sum256(e.block), true
 }
 
-// Gate is what the server said about the number, or nil.
+// coherence is what the server said about the number, if it said anything.
 func (e *Evidence) coherence() (z, r float64, valid, ok bool) {
 	if e == nil || e.Number == nil {
 		return 0, 0, false, false

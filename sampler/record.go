@@ -18,45 +18,45 @@ import (
 // The sampler reads no clock: TimestampNS is when the bytes arrived, and the caller sets TotalMS, and TimestampNS where no bytes were
 // drawn.
 type Record struct {
-	TimestampNS int64   `json:"timestamp_ns"` // of the choice, since 1970
-	Step        int     `json:"step"`         // of the token within the answer, from 0
-	Token       int32   `json:"token_id"`
-	Previous    int32   `json:"previous_token_id"`    // in the answer; -1 for none
-	Rank        int     `json:"token_rank"`           // 0 is the most probable; -1 where it is not known
-	Prob        Maybe   `json:"token_prob"`           // among the candidates
-	Candidates  int     `json:"num_candidates"`       // after every cut
-	AfterTopK   int     `json:"num_after_top_k"`      // 0 where it was not counted
-	AfterMinP   int     `json:"num_after_min_p"`      // 0 where it was not counted
-	U           Maybe   `json:"u_value"`              // the number that decided; null where nothing was left to chance
-	Preset      string  `json:"preset_active"`        // name, or empty
-	ConfigHash  string  `json:"config_hash"`          // first 16 hex digits of the SHA-256 of the parameters
-	TotalMS     Maybe   `json:"total_sampling_ms"`    // all of the choice, set by the caller
-	Strategy    string  `json:"temperature_strategy"` // and what it decided:
-	Temperature float64 `json:"temperature_used"`
-	MinP        float64 `json:"min_p_used"`
-	H           Maybe   `json:"shannon_entropy"`         // nats
-	VH          Maybe   `json:"varentropy"`              // nats^2
-	HNorm       Maybe   `json:"shannon_entropy_norm"`    // H over the logarithm of the vocabulary
-	HEMA        Maybe   `json:"h_ema"`                   // hvh_drift
-	VHEMA       Maybe   `json:"vh_ema"`                  // hvh_drift
-	GateOpen    *bool   `json:"gate_open,omitempty"`     // coherence_gate
-	GateBoost   Maybe   `json:"gate_boost"`              // coherence_gate
-	Diagnostics Notes   `json:"strategy_diagnostics"`    // all that the strategy noted
-	Lookahead   *Ahead  `json:"lookahead,omitempty"`     // where the token was chosen by what follows it
-	Source      string  `json:"entropy_source_used"`     // the one that served; none where nothing was drawn
-	Fallback    bool    `json:"entropy_is_fallback"`     // it was a second choice
-	Device      string  `json:"entropy_device,omitzero"` // as the source says
-	Class       string  `json:"entropy_class,omitzero"`  // freshness
-	FetchMS     Maybe   `json:"entropy_fetch_ms"`        // between request and arrival
-	RequestedNS int64   `json:"entropy_requested_ns,omitzero"`
-	ArrivedNS   int64   `json:"entropy_arrived_ns,omitzero"`
-	ServerNS    int64   `json:"entropy_server_timestamp_ns,omitzero"` // when the server says the bytes were made
-	Bytes       int     `json:"entropy_bytes"`                        // received
-	SHA256      string  `json:"entropy_sha256,omitzero"`              // of the bytes received
-	Sequence    uint64  `json:"entropy_sequence,omitzero"`
-	Echoed      *bool   `json:"entropy_echo_verified,omitempty"` // the source sent back what marks this very request
-	Shots       int     `json:"entropy_shots,omitzero"`
-	Discarded   int64   `json:"entropy_discarded,omitzero"`
+	TimestampNS int64      `json:"timestamp_ns"` // of the choice, since 1970
+	Step        int        `json:"step"`         // of the token within the answer, from 0
+	Token       int32      `json:"token_id"`
+	Previous    int32      `json:"previous_token_id"`    // in the answer; -1 for none
+	Rank        int        `json:"token_rank"`           // 0 is the most probable; -1 where it is not known
+	Prob        Maybe      `json:"token_prob"`           // among the candidates
+	Candidates  int        `json:"num_candidates"`       // after every cut
+	AfterTopK   int        `json:"num_after_top_k"`      // 0 where it was not counted
+	AfterMinP   int        `json:"num_after_min_p"`      // 0 where it was not counted
+	U           Maybe      `json:"u_value"`              // the number that decided; null where nothing was left to chance
+	Preset      string     `json:"preset_active"`        // name, or empty
+	ConfigHash  string     `json:"config_hash"`          // first 16 hex digits of the SHA-256 of the parameters
+	TotalMS     Maybe      `json:"total_sampling_ms"`    // all of the choice, set by the caller
+	Strategy    string     `json:"temperature_strategy"` // and what it decided:
+	Temperature float64    `json:"temperature_used"`
+	MinP        float64    `json:"min_p_used"`
+	H           Maybe      `json:"shannon_entropy"`         // nats
+	VH          Maybe      `json:"varentropy"`              // nats^2
+	HNorm       Maybe      `json:"shannon_entropy_norm"`    // H over the logarithm of the vocabulary
+	HEMA        Maybe      `json:"h_ema"`                   // hvh_drift
+	VHEMA       Maybe      `json:"vh_ema"`                  // hvh_drift
+	GateOpen    *bool      `json:"gate_open,omitempty"`     // coherence_gate
+	GateBoost   Maybe      `json:"gate_boost"`              // coherence_gate
+	Diagnostics Notes      `json:"strategy_diagnostics"`    // all that the strategy noted
+	Lookahead   *Lookahead `json:"lookahead,omitempty"`     // where the token was chosen by what follows it
+	Source      string     `json:"entropy_source_used"`     // the one that served; none where nothing was drawn
+	Fallback    bool       `json:"entropy_is_fallback"`     // it was a second choice
+	Device      string     `json:"entropy_device,omitzero"` // as the source says
+	Class       string     `json:"entropy_class,omitzero"`  // freshness
+	FetchMS     Maybe      `json:"entropy_fetch_ms"`        // between request and arrival
+	RequestedNS int64      `json:"entropy_requested_ns,omitzero"`
+	ArrivedNS   int64      `json:"entropy_arrived_ns,omitzero"`
+	ServerNS    int64      `json:"entropy_server_timestamp_ns,omitzero"` // when the server says the bytes were made
+	Bytes       int        `json:"entropy_bytes"`                        // received
+	SHA256      string     `json:"entropy_sha256,omitzero"`              // of the bytes received
+	Sequence    uint64     `json:"entropy_sequence,omitzero"`
+	Echoed      *bool      `json:"entropy_echo_verified,omitempty"` // the source sent back what marks this very request
+	Shots       int        `json:"entropy_shots,omitzero"`
+	Discarded   int64      `json:"entropy_discarded,omitzero"`
 	// Flags are names of what was noticed about the bytes.
 	Flags []string `json:"entropy_flags,omitempty"`
 
@@ -83,20 +83,21 @@ type Record struct {
 	Integrator     string `json:"integrator,omitzero"`
 }
 
-// Ahead is what looking past the candidates found.
-type Ahead struct {
-	Alpha      float64 `json:"alpha"`
-	Score      Maybe   `json:"score"` // of the token, with p relative to the largest; null where it was not looked at
-	H          Maybe   `json:"h"`     // entropy that follows the token, in [0,1]
-	Peeks      int     `json:"peeks"` // candidates looked at
-	Candidates int     `json:"candidates"`
-	Skipped    bool    `json:"skipped,omitzero"` // decided by the confidence threshold
+// Lookahead is what looking past the candidates found.
+type Lookahead struct {
+	Alpha   float64 `json:"alpha"`
+	Score   Maybe   `json:"score"`            // of the token, with p relative to the largest; null where it was not looked at
+	H       Maybe   `json:"h"`                // entropy that follows the token, in [0,1]
+	Peeks   int     `json:"peeks"`            // candidates looked at,
+	Rounds  int     `json:"rounds"`           // in so many batches
+	Skipped bool    `json:"skipped,omitzero"` // decided by the confidence threshold
 }
 
 // none is the source and the amplifier of a token that nothing was drawn for.
 const none = "none"
 
-// Record tells the token that was accepted last. It is to be called before the noise is asked for another number. It may allocate.
+// Record tells the token that was accepted last. It is to be called before the next Plan. It allocates. A decoder that looks ahead fills in what
+// it knows, see lookahead's Outcome.
 func (s *Stream) Record() Record {
 	p, d := &s.plan, &s.last.draw
 	r := Record{
@@ -106,11 +107,11 @@ func (s *Stream) Record() Record {
 		Strategy: p.Strategy, Temperature: p.Temperature, MinP: p.MinP, H: Maybe(p.H), VH: Maybe(p.VH), HNorm: Maybe(p.HNorm),
 		Source: none, Amplifier: none,
 	}
-	r.note(p.Notes)
-	r.draw(s.last.ev)
-	if s.last.ev == nil {
+	if d.U == 0 {
 		r.U = Maybe(math.NaN())
 	}
+	r.note(p.Notes)
+	r.draw(s.last.ev)
 	return r
 }
 
@@ -142,7 +143,7 @@ func (r *Record) draw(e *Evidence) {
 	}
 	r.block(&e.Block)
 	v := e.For(r.Token)
-	if len(e.Tokens) > 0 {
+	if math.IsNaN(float64(r.U)) {
 		r.U = Maybe(v.U)
 	}
 	r.Bytes, r.Amplifier, r.Mean, r.Z, r.SEM, r.EcdfRank, r.EcdfSize = e.Bytes, e.Amplifier, Maybe(v.Mean), Maybe(v.Z), Maybe(v.SEM), v.Rank, v.Of

@@ -112,38 +112,52 @@ func (s *Stream) Step() int { return s.step }
 // In this order: penalties and bias adjust logits, bans take them out, the strategy sets temperature and min-p, and may transform the
 // row. A logit of -Inf is absent; NaN and +Inf are [ErrLogits].
 func (s *Stream) Plan(row []float32, ban *Mask) (Plan, error) {
-	s.in.Row32, s.in.Row64, s.ban = row, nil, ban
-	if broken(row) {
-		return Plan{}, s.fail(ErrLogits)
+	if err := s.check(len(row), broken(row)); err != nil {
+		return Plan{}, err
 	}
+	s.in.Row32, s.in.Row64, s.ban = row, nil, ban
 	if s.adjusts() {
 		s.own32 = append(s.own32[:0], row...)
 		adjust(&s.penalties, s.own32)
 		take(s.own32, ban)
 		s.in.Row32, s.ban = s.own32, nil
 	}
-	return s.decide(len(row))
+	return s.decide()
 }
 
 // Plan64 is Plan for float64 rows. Its Plan has no Row.
 func (s *Stream) Plan64(row []float64, ban *Mask) (Plan, error) {
-	s.in.Row32, s.in.Row64, s.ban = nil, row, ban
-	if broken(row) {
-		return Plan{}, s.fail(ErrLogits)
+	if err := s.check(len(row), broken(row)); err != nil {
+		return Plan{}, err
 	}
+	s.in.Row32, s.in.Row64, s.ban = nil, row, ban
 	if s.adjusts() {
 		s.own64 = append(s.own64[:0], row...)
 		adjust(&s.penalties, s.own64)
 		take(s.own64, ban)
 		s.in.Row64, s.ban = s.own64, nil
 	}
-	return s.decide(len(row))
+	return s.decide()
+}
+
+// check refuses a row that nothing can be chosen from.
+func (s *Stream) check(n int, broken bool) error {
+	switch {
+	case s.p == nil:
+		return errors.New("plan token: no answer was begun")
+	case n != s.nVocab:
+		return s.fail(fmt.Errorf("row has %d logits, the vocabulary %d", n, s.nVocab))
+	case broken:
+		return s.fail(ErrLogits)
+	}
+	return nil
 }
 
 // broken reports a logit that is NaN or +Inf.
 func broken[T float32 | float64](row []T) bool {
+	inf := T(math.Inf(1))
 	for _, v := range row {
-		if !(v <= math.MaxFloat32) && !(float64(v) <= math.MaxFloat64) {
+		if !(v < inf) {
 			return true
 		}
 	}
@@ -169,14 +183,9 @@ func take[T float32 | float64](row []T, ban *Mask) {
 }
 
 // decide runs the strategy on the adjusted row.
-func (s *Stream) decide(n int) (Plan, error) {
-	switch {
-	case s.p == nil:
-		return Plan{}, errors.New("plan token: no answer was begun")
-	case n != s.nVocab:
-		return Plan{}, s.fail(fmt.Errorf("row has %d logits, the vocabulary %d", n, s.nVocab))
-	}
+func (s *Stream) decide() (Plan, error) {
 	nan := math.NaN()
+	s.last.draw = Draw{Token: -1}
 	s.plan = Plan{Step: s.step, Strategy: s.kind, H: nan, VH: nan, HNorm: nan}
 	s.in.H, s.in.VH, s.in.HNorm, s.in.Gate = 0, 0, 0, nil
 	if s.looks() {

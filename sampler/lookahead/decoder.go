@@ -78,6 +78,14 @@ type Outcome struct {
 	Skipped    bool      // decided by the confidence threshold, as if alpha were -1
 }
 
+// Describe fills in what the outcome knows of a token that r is the record of.
+func (o *Outcome) Describe(r *sampler.Record) {
+	r.Rank, r.Prob, r.Candidates = o.Rank, sampler.Maybe(o.Prob), o.Candidates
+	r.Lookahead = &sampler.Lookahead{
+		Alpha: o.Alpha, Score: sampler.Maybe(o.Score), H: sampler.Maybe(o.H), Peeks: o.Peeks, Rounds: o.Rounds, Skipped: o.Skipped,
+	}
+}
+
 // candidate is a token that may be chosen and what is known of it.
 type candidate struct {
 	id    int32
