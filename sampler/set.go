@@ -65,6 +65,8 @@ func unknown(key string) error {
 		return &ParamError{Key: key, Reason: key + " belongs to the process: set it with " + r.Env +
 			" or in the configuration file, it can't be changed by a request"}
 	}
+	if r, ok := table.named["qr_"+key]; ok {
+		return &ParamError{Key: key, Nearest: r.Key}
+	}
 	return param.Unknown(key, table.names)
 }
-

@@ -36,7 +36,7 @@ type row[T any] struct {
 type rows[T any] struct {
 	all   []row[T]
 	named map[string]*row[T] // by key and alias
-	names []string           // those of named, and the standard fields: what an unknown word may have been meant to be
+	names []string           // those of named, in the table's order: what an unknown word may have been meant to be
 }
 
 func newRows[T any](all []row[T], perRequest bool) rows[T] {
@@ -47,9 +47,6 @@ func newRows[T any](all []row[T], perRequest bool) rows[T] {
 		for _, name := range append([]string{r.Key}, r.Aliases...) {
 			t.named[name] = r
 			t.names = append(t.names, name)
-		}
-		if r.Standard != "" {
-			t.names = append(t.names, r.Standard)
 		}
 	}
 	return t

@@ -30,7 +30,9 @@ func checkPeekBytes(p *Params) error {
 }
 
 // numberPerToken says that look-ahead decides a token with one number, not with one per candidate.
-func (p *Params) numberPerToken() bool { return p.Lookahead == ModeBounded || p.Lookahead == ModeFullInverse }
+func (p *Params) numberPerToken() bool {
+	return p.Lookahead == ModeBounded || p.Lookahead == ModeFullInverse
+}
 
 // checkPeekAmplifier refuses an amplifier that can't make a number per candidate where one is needed.
 func checkPeekAmplifier(p *Params) error {

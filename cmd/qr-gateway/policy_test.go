@@ -66,8 +66,9 @@ func sources(t *testing.T) []source {
 
 // layer is a top-level folder and what it may import of ours.
 var layers = map[string][]string{
-	"cmd":      {"cmd", "gateway", "backends", "sampler", "entropy"},
-	"gateway":  {"gateway", "backends", "sampler", "entropy"},
+	"cmd":      {"cmd", "gateway", "backends", "sampler", "entropy", "configs"},
+	"gateway":  {"gateway", "backends", "sampler", "entropy", "configs"},
+	"configs":  {"configs", "sampler"},
 	"backends": {"backends", "sampler", "entropy"},
 	"sampler":  {"sampler"},
 	"entropy":  {"entropy"},

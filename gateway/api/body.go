@@ -47,7 +47,16 @@ func tooLarge(limit int64) *Error {
 }
 
 // Body is a request body whose form is sound: one JSON object, UTF-8, not too deep.
-type Body struct{ fields object }
+type Body struct {
+	fields  object
+	presets Presets
+}
+
+// WithPresets makes the presets known that the request may name. It returns b.
+func (b *Body) WithPresets(p Presets) *Body {
+	b.presets = p
+	return b
+}
 
 // Parse checks the form of raw. Of keys that occur twice the last one counts.
 func Parse(raw []byte) (*Body, error) {

@@ -67,7 +67,7 @@ func (b *Body) call(rules []rule, defaults sampler.Params) (*Call, error) {
 	if err := b.fields.refuse(rules); err != nil {
 		return nil, err
 	}
-	params, err := b.fields.params(defaults)
+	params, err := b.params(defaults)
 	if err != nil {
 		return nil, err
 	}

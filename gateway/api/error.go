@@ -151,7 +151,7 @@ func fromBackend(e *backends.Error, requestID string) *Error {
 		out.Status, out.Type = http.StatusBadRequest, typeInvalid
 	case backends.KindUnavailable, backends.KindEntropy:
 		out.Status = http.StatusServiceUnavailable
-	case backends.KindLost:
+	case backends.KindLost, backends.KindModel:
 		out.Status, out.NoRetry = http.StatusInternalServerError, true
 	default:
 		return internal(requestID, e)

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,42 +16,60 @@ const prefix = "qr_"
 // nests are the objects in which clients that can't add top-level fields put ours.
 var nests = [...]string{"extra_args", "extra_body", "vllm_xargs"}
 
-const alphaKey = "qr_alpha"
+const (
+	alphaKey  = "qr_alpha"
+	presetKey = "qr_preset"
+)
 
 var waveKeys = [...]string{"qr_wave_period", "qr_wave_amplitude", "qr_wave_offset"}
 
-// params lays the request's values over the model's defaults.
-func (o object) params(defaults sampler.Params) (sampler.Params, error) {
-	given, err := o.gather()
+// Presets finds the parameters that a preset sets.
+type Presets interface {
+	// Values are those of the preset called name. The error is a *[sampler.ParamError] that lists the names there are.
+	Values(name string) (map[string]any, error)
+}
+
+// given are the parameters of a request by their keys.
+type given map[string]setting
+
+// setting is one of them as the client wrote it.
+type setting struct {
+	name string // the key or an alias of it
+	raw  json.RawMessage
+}
+
+// params lays the request's values over the preset that it names, and that over the model's defaults.
+func (b *Body) params(defaults sampler.Params) (sampler.Params, error) {
+	own, err := b.fields.gather()
 	if err != nil {
 		return defaults, err
 	}
 	p := defaults
-	if err := o.setStandard(&p, given); err != nil {
+	if err := own.layPreset(&p, b.presets); err != nil {
 		return defaults, err
 	}
-	for _, key := range sortedKeys(given) {
-		value, err := decode(given[key])
-		if err != nil {
-			return defaults, err
-		}
-		if err := p.Set(key, value); err != nil {
-			return defaults, blame(key, err)
-		}
+	if err := b.fields.setStandard(&p, own); err != nil {
+		return defaults, err
 	}
-	if err := oneAlpha(&p, given); err != nil {
+	if err := own.set(&p); err != nil {
+		return defaults, err
+	}
+	if err := own.oneAlpha(&p); err != nil {
 		return defaults, err
 	}
 	if err := p.Validate(); err != nil {
-		return defaults, blame("", err)
+		return defaults, err
+	}
+	if p.Bypass {
+		return b.fields.bypass()
 	}
 	return p, nil
 }
 
-// gather collects the qr_ keys from every place they may stand in.
-func (o object) gather() (object, error) {
-	given := object{}
-	if err := given.take(o); err != nil {
+// gather collects the qr_ keys from every place they may stand in. Names are checked before any value is.
+func (o object) gather() (given, error) {
+	own := given{}
+	if err := own.take(o); err != nil {
 		return nil, err
 	}
 	for _, nest := range nests {
@@ -63,23 +80,31 @@ func (o object) gather() (object, error) {
 		if !ok {
 			continue
 		}
-		if err := given.take(inner); err != nil {
+		if err := own.take(inner); err != nil {
 			return nil, err
 		}
 	}
-	return given, nil
+	return own, nil
 }
 
-func (o object) take(from object) error {
-	for _, key := range sortedKeys(from) {
-		value := from[key]
-		if !ours(key) || isNull(value) && known(key) {
+func (g given) take(from object) error {
+	for _, name := range sortedKeys(from) {
+		if !ours(name) {
 			continue
 		}
-		if other, twice := o[key]; twice && !sameValue(other, value) {
-			return Invalid(key, "%s is given twice, as %s and as %s; give it once", key, quote(string(other)), quote(string(value)))
+		key, err := sampler.Key(name)
+		if err != nil {
+			return err
 		}
-		o[key] = value
+		value := from[name]
+		if isNull(value) {
+			continue
+		}
+		if other, twice := g[key]; twice && !sameValue(other.raw, value) {
+			return Invalid(name, "%s is given twice, as %s %s and as %s %s; give it once",
+				key, other.name, quote(string(other.raw)), name, quote(string(value)))
+		}
+		g[key] = setting{name, value}
 	}
 	return nil
 }
@@ -87,11 +112,6 @@ func (o object) take(from object) error {
 // ours ignores case, so that QR_ALPHA is refused with a hint instead of being ignored.
 func ours(key string) bool {
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
-}
-
-func known(key string) bool {
-	_, ok := sampler.FieldByName(key)
-	return ok
 }
 
 func sameValue(a, b json.RawMessage) bool {
@@ -103,36 +123,88 @@ func sameValue(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && x == y
 }
 
+// layPreset lays the preset that the request names over the defaults.
+func (g given) layPreset(p *sampler.Params, presets Presets) error {
+	s, ok := g[presetKey]
+	if !ok {
+		return nil
+	}
+	var name string
+	if err := json.Unmarshal(s.raw, &name); err != nil {
+		return wrongType(presetKey, "the name of a preset", s.raw)
+	}
+	if presets == nil {
+		return sampler.UnknownPreset(name, nil)
+	}
+	values, err := presets.Values(name)
+	if err != nil {
+		return err
+	}
+	if errs := p.Lay(values); len(errs) > 0 {
+		return errs[0]
+	}
+	p.Preset = name
+	return nil
+}
+
 // setStandard applies temperature and its like where the qr_ key that they stand for is absent.
-func (o object) setStandard(p *sampler.Params, given object) error {
-	for _, f := range sampler.Fields() {
-		raw, ok := o.get(f.Standard)
-		if _, overridden := given[f.Key]; f.Standard == "" || !ok || overridden {
+func (o object) setStandard(p *sampler.Params, own given) error {
+	for _, name := range sampler.Standards() {
+		raw, ok := o.get(name)
+		key, _ := sampler.StandardKey(name)
+		if _, overridden := own[key]; !ok || overridden {
 			continue
 		}
 		value, err := decode(raw)
 		if err != nil {
 			return err
 		}
-		if err := p.SetStandard(f.Standard, value); err != nil {
-			return blame(f.Standard, err)
+		if err := p.SetStandard(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set applies the request's own parameters.
+func (g given) set(p *sampler.Params) error {
+	for _, key := range sortedKeys(g) {
+		if key == presetKey {
+			continue
+		}
+		value, err := decode(g[key].raw)
+		if err != nil {
+			return err
+		}
+		if err := p.Set(g[key].name, value); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // oneAlpha lets a request that sets alpha win over a wave of the model's defaults, and refuses one that sets both.
-func oneAlpha(p *sampler.Params, given object) error {
-	if _, ok := given[alphaKey]; !ok || p.WavePeriod == 0 {
+func (g given) oneAlpha(p *sampler.Params) error {
+	if _, ok := g[alphaKey]; !ok || p.WavePeriod == 0 {
 		return nil
 	}
 	for _, key := range waveKeys {
-		if _, ok := given[key]; ok {
+		if _, ok := g[key]; ok {
 			return Invalid(alphaKey, "%s and %s are both given; a wave sets alpha for every token, so give one of them", alphaKey, key)
 		}
 	}
 	p.WavePeriod = 0
 	return nil
+}
+
+// bypass is plain sampling by the standard fields alone, with numbers of the operating system.
+func (o object) bypass() (sampler.Params, error) {
+	p := sampler.Defaults()
+	p.Bypass, p.Decoder, p.EntropySource, p.LogLevel = true, sampler.DecoderPlain, "system", sampler.LogNone
+	if err := o.setStandard(&p, nil); err != nil {
+		return p, err
+	}
+	return p, p.Validate()
 }
 
 // decode reads a value without rounding it.
@@ -146,20 +218,9 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// blame makes sure that a refusal of the sampler's is a client error that names a field.
-func blame(key string, err error) error {
-	var own *sampler.ParamError
-	if errors.As(err, &own) {
-		return err
-	}
-	e := Invalid(key, "%s", err.Error())
-	e.Err = err
-	return e
-}
-
-func sortedKeys(o object) []string {
-	keys := make([]string, 0, len(o))
-	for k := range o {
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
