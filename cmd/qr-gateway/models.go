@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,22 +44,41 @@ func newModels(cfg config.Config, log *slog.Logger) (models, error) {
 	return all, nil
 }
 
-func newBackend(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
-	switch m.Backend {
-	case config.BackendFake:
-		c := fake.DefaultConfig()
-		c.Model, c.Workers = m.ID, m.Workers
-		if m.Context > 0 {
-			c.Context = m.Context
-		}
-		if m.Description != "" {
-			c.Description = m.Description
-		}
-		return fake.New(c, fake.Deps{})
-	case config.BackendLlama:
-		return llama.New(llamaConfig(m, cfg), llama.Deps{Log: log})
+// makeBackend makes the backend of a model. Nothing is started.
+type makeBackend func(config.Model, config.Config, *slog.Logger) (backends.Backend, error)
+
+// backendKinds is the table of backends, one line each, by the name that a model gives.
+func backendKinds() map[string]makeBackend {
+	return map[string]makeBackend{
+		config.BackendFake:  newFake,
+		config.BackendLlama: newLlama,
 	}
-	return nil, fmt.Errorf("model %s: backend %q is not one of llama, fake", m.ID, m.Backend)
+}
+
+func newBackend(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
+	kinds := backendKinds()
+	create, ok := kinds[m.Backend]
+	if !ok {
+		names := slices.Sorted(maps.Keys(kinds))
+		return nil, fmt.Errorf("model %s: backend %q is not one of %s", m.ID, m.Backend, strings.Join(names, ", "))
+	}
+	return create(m, cfg, log)
+}
+
+func newLlama(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
+	return llama.New(llamaConfig(m, cfg), llama.Deps{Log: log})
+}
+
+func newFake(m config.Model, _ config.Config, _ *slog.Logger) (backends.Backend, error) {
+	c := fake.DefaultConfig()
+	c.Model, c.Workers = m.ID, m.Workers
+	if m.Context > 0 {
+		c.Context = m.Context
+	}
+	if m.Description != "" {
+		c.Description = m.Description
+	}
+	return fake.New(c, fake.Deps{})
 }
 
 func llamaConfig(m config.Model, cfg config.Config) llama.Config {
