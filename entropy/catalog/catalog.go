@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/grpc"
 	"qr-gateway/entropy/guard"
 )
 
@@ -26,6 +27,8 @@ type Spec struct {
 type Deps struct {
 	// Events hears of the transitions of all sources, or is nil.
 	Events guard.Events
+	// Requests hears of each request to a gRPC server and of its breaker, or is nil.
+	Requests grpc.Observer
 	// StartTimeout bounds the opening, probe and start-up test of each source; 0 is 10 s. A calibration at start is not counted.
 	StartTimeout time.Duration
 

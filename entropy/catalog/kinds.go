@@ -5,6 +5,7 @@ import (
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/fallback"
+	"qr-gateway/entropy/grpc"
 	"qr-gateway/entropy/local"
 )
 
@@ -16,6 +17,7 @@ func Kinds() []Kind {
 		kind(Kind{Type: "mock", Aliases: []string{"mock_uniform"}, Class: entropy.ClassReplay, Help: "uniform bytes computed from a seed"}, local.DefaultMockConfig, opener(local.OpenMock)),
 		kind(Kind{Type: "mock_biased", Class: entropy.ClassReplay, Help: "computed bytes with a known fault, to try tests on"}, local.DefaultBiasedConfig, opener(local.OpenBiased)),
 		kind(Kind{Type: "replay", Class: entropy.ClassReplay, Help: "recorded bytes from a file, each once"}, local.DefaultReplayConfig, opener(local.OpenReplay)),
+		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, openGRPC),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
 	}
 }
@@ -29,6 +31,14 @@ func opener[C any, S entropy.Source](open func(context.Context, string, C) (S, e
 		}
 		return s, nil
 	}
+}
+
+func openGRPC(ctx context.Context, name string, cfg grpc.Config, d Deps) (entropy.Source, error) {
+	s, err := grpc.Open(ctx, name, cfg, grpc.Deps{Observer: d.Requests})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func composed(line Kind, defaults func() fallback.Config, open func(context.Context, string, fallback.Config, Deps) (entropy.Source, error)) Kind {
