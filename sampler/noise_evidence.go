@@ -64,7 +64,7 @@ func (e *Evidence) Digest() (sum [sha256.Size]byte, ok bool) {
 
 // coherence is what the server said about the number, if it said anything.
 func (e *Evidence) coherence() (z, r float64, valid, ok bool) {
-	if e == nil || e.Number == nil {
+	if e == nil || e.Number == nil || e.Number.Fallback && !e.Number.Coherent {
 		return 0, 0, false, false
 	}
 	return e.Number.CoherenceZ, e.Number.CoherenceR, e.Number.Coherent, true

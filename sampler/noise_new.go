@@ -113,6 +113,9 @@ func (n *serverNoise) One(ctx context.Context, step int) (float64, error) {
 	n.taken += int64(number.Bytes)
 	n.own = Evidence{Block: number.Block, Reading: noReading(), Bytes: number.Bytes, Amplifier: n.name, Number: &n.number}
 	n.own.U, n.own.Z = number.U, number.Z
+	if number.Fallback && number.Integrator != "" {
+		n.own.Amplifier = number.Integrator // the source made it of a second choice's bytes
+	}
 	n.last = &n.own
 	return number.U, nil
 }
