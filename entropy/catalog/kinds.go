@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/exec"
 	"qr-gateway/entropy/fallback"
 	"qr-gateway/entropy/grpc"
 	"qr-gateway/entropy/local"
@@ -18,6 +19,7 @@ func Kinds() []Kind {
 		kind(Kind{Type: "mock_biased", Class: entropy.ClassReplay, Help: "computed bytes with a known fault, to try tests on"}, local.DefaultBiasedConfig, opener(local.OpenBiased)),
 		kind(Kind{Type: "replay", Class: entropy.ClassReplay, Help: "recorded bytes from a file, each once"}, local.DefaultReplayConfig, opener(local.OpenReplay)),
 		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, openGRPC),
+		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, openExec),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
 	}
 }
@@ -31,6 +33,14 @@ func opener[C any, S entropy.Source](open func(context.Context, string, C) (S, e
 		}
 		return s, nil
 	}
+}
+
+func openExec(ctx context.Context, name string, cfg exec.Config, _ Deps) (entropy.Source, error) {
+	s, err := exec.Open(ctx, name, cfg, exec.Deps{})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func openGRPC(ctx context.Context, name string, cfg grpc.Config, d Deps) (entropy.Source, error) {
