@@ -85,6 +85,9 @@ func (l Library) Values(name string) (map[string]any, error) {
 	return p.Sets, err
 }
 
+// Equal reports whether both have presets of the same names.
+func (l Library) Equal(m Library) bool { return slices.Equal(l.names, m.names) }
+
 // read adds the files of a folder to those that there are. where is the folder's name in errors.
 func read(have []Preset, from fs.FS, where string, builtIn bool) (Library, error) {
 	names, err := fs.Glob(from, "*.yaml")

@@ -1,17 +1,20 @@
 // Package config turns a YAML file, environment variables and flags into one checked [Config]. A flag wins over the
 // environment, the environment over the file, the file over the defaults. For the parameters of requests (qr_alpha and so
-// on) the order is: request, environment, the model's defaults in the file, the parameter table.
+// on) the order is: request, preset of the request, environment, preset of the process, the model's defaults in the file,
+// parameters of the file for all models, the parameter table.
 //
 // [Load] reads everything once, from a fresh reader each time, and returns a value that nobody changes afterwards; it
 // keeps no state, so it is safe for concurrent use.
 //
-// Values of section.key are set in the environment as QR_SECTION_KEY, e.g. QR_SERVER_LISTEN. What is in the models list is
-// set in the file only, but for a model's path, which --model ID=PATH replaces. Unknown keys are errors, wherever they are.
+// Values of section.key are set in the environment as QR_SECTION_KEY, e.g. QR_SERVER_LISTEN. What is in a list is set in the
+// file only, but for a model's path, which --model ID=PATH replaces. Unknown keys are errors; unknown variables that begin
+// with QR_ are errors where they look like one of ours, else [Config.Warnings] has them.
 package config
 
 import (
 	"time"
 
+	"qr-gateway/configs/presets"
 	"qr-gateway/sampler"
 )
 
@@ -22,6 +25,24 @@ type Config struct {
 	Queue  Queue   `mapstructure:"queue"`
 	Engine Engine  `mapstructure:"engine"`
 	Models []Model `mapstructure:"models"`
+
+	Entropy    Entropy        `mapstructure:"entropy"`
+	Presets    Presets        `mapstructure:"presets"`
+	Preset     string         `mapstructure:"preset"`     // that requests to every model start from; QR_PRESET wins over it
+	Parameters map[string]any `mapstructure:"parameters"` // of requests to every model, by their qr_ keys
+	Settings   map[string]any `mapstructure:"process"`    // of the process, by the keys of sampler.ProcessFields without qr_
+
+	// Load fills in what follows.
+	Process  sampler.Process   `mapstructure:"-"` // Settings, then the environment
+	Library  presets.Library   `mapstructure:"-"` // the presets that a request may name
+	Warnings []string          `mapstructure:"-"` // what is not used, for the log
+	Origins  map[string]string `mapstructure:"-"` // of the fields of Process that aren't at their defaults
+}
+
+// Presets says where presets come from.
+type Presets struct {
+	Dir    string `mapstructure:"dir"`    // folder of more presets; in the file, relative to the file's folder
+	Compat bool   `mapstructure:"compat"` // the preset of the process wins over the environment, as in qr-sampler
 }
 
 // Server is the HTTP edge.
@@ -82,8 +103,9 @@ type Model struct {
 	Description    string         `mapstructure:"description"`     // shown in the model list
 	Defaults       map[string]any `mapstructure:"defaults"`        // parameters of requests, by their qr_ keys
 
-	// Params is what a request starts from: the parameter table, then Defaults, then the environment. Load fills it.
-	Params sampler.Params `mapstructure:"-"`
+	// Load fills in what follows.
+	Params  sampler.Params    `mapstructure:"-"` // what a request starts from
+	Origins map[string]string `mapstructure:"-"` // of the fields of Params that were set, in words, by key
 }
 
 // Default is the configuration of an empty file: all but the models.
@@ -98,7 +120,9 @@ func Default() Config {
 			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000,
 			WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
 		},
-		Engine: Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
+		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
+		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
+		Process: sampler.ProcessDefaults(),
 	}
 }
 

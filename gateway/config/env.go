@@ -2,25 +2,77 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/subosito/gotenv"
 
 	"qr-gateway/sampler"
 )
 
 const envPrefix = "QR_"
 
-// environ is the part of the environment that is ours, by name.
-func environ(env []string) map[string]string {
+// environ is the part of the environment that is ours, by name in upper case: case makes no difference, as in qr-sampler. What stands
+// later wins, but two spellings of one name in the real environment are an error, since their order is chance.
+func environ(o Options) (map[string]string, []error) {
 	out := map[string]string{}
-	for _, pair := range env {
-		if name, value, ok := strings.Cut(pair, "="); ok && strings.HasPrefix(name, envPrefix) && value != "" {
-			out[name] = value
+	fromFile, err := readEnvFile(o)
+	if err != nil {
+		return nil, []error{err}
+	}
+	for name, value := range fromFile {
+		keep(out, name, value)
+	}
+	seen := map[string]string{}
+	var errs []error
+	for _, pair := range o.Env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || !keep(out, name, value) {
+			continue
+		}
+		upper := strings.ToUpper(name)
+		if other, twice := seen[upper]; twice && other != name {
+			errs = append(errs, &FieldError{Path: name, Message: "the environment has " + other + " too; case makes no difference, so set one of them"})
+		}
+		seen[upper] = name
+	}
+	return out, errs
+}
+
+// keep notes a variable that is ours. An empty one is none.
+func keep(out map[string]string, name, value string) bool {
+	name = strings.ToUpper(name)
+	ours := strings.HasPrefix(name, envPrefix) && value != ""
+	if ours {
+		out[name] = value
+	}
+	return ours
+}
+
+// readEnvFile reads the file of --env-file, if there is one: NAME=value lines, as a .env file has them.
+func readEnvFile(o Options) (map[string]string, error) {
+	path := o.EnvFile
+	if o.Flags != nil {
+		if f := o.Flags.Lookup(envFileFlag); f != nil && f.Changed {
+			path = f.Value.String()
 		}
 	}
-	return out
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read environment file: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	env, err := gotenv.StrictParse(f)
+	if err != nil {
+		return nil, fmt.Errorf("read environment file %s: %w", path, err)
+	}
+	return env, nil
 }
 
 // fromEnv reads the sections' keys from the environment.
@@ -56,6 +108,12 @@ func fromText(text string, t reflect.Type) (any, error) {
 			return nil, fmt.Errorf("is %q; it takes a whole number", text)
 		}
 		return n, nil
+	case t == reflect.TypeFor[bool]():
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("is %q; it takes true or false", text)
+		}
+		return b, nil
 	case t == reflect.TypeFor[[]string]():
 		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), nil
 	case t.Kind() == reflect.Int64:
@@ -65,16 +123,24 @@ func fromText(text string, t reflect.Type) (any, error) {
 	}
 }
 
-// checkEnv finds variables that were meant for us but say nothing: those of a section, and those nearly spelt like one.
-func checkEnv(env map[string]string) []error {
-	known := []string{"QR_CACHE", "QR_VERIFY"}
+// known are the variables that mean something.
+func known() []string {
+	out := []string{"QR_CACHE", "QR_VERIFY"}
 	for _, l := range leaves() {
-		known = append(known, l.env())
+		out = append(out, l.env())
 	}
-	for _, f := range sampler.Fields() {
-		known = append(known, f.Env)
+	for _, f := range slices.Concat(sampler.Fields(), sampler.ProcessFields()) {
+		for _, key := range append([]string{f.Key}, f.Aliases...) {
+			out = append(out, strings.ToUpper(key))
+		}
 	}
-	var errs []error
+	return out
+}
+
+// checkEnv finds variables that were meant for us but say nothing. Those of a section, and those nearly spelt like one of ours, are errors;
+// of the others there is a warning.
+func checkEnv(env map[string]string) (warnings []string, errs []error) {
+	known := known()
 	for name := range env {
 		if slices.Contains(known, name) || strings.HasPrefix(name, "QR_TEST_") {
 			continue
@@ -82,14 +148,17 @@ func checkEnv(env map[string]string) []error {
 		near := suggest(name, slices.Clone(known))
 		if ours(name) || misspelt(name, known) {
 			errs = append(errs, &FieldError{Path: name, Message: "unknown environment variable" + near})
+		} else {
+			warnings = append(warnings, name+": unknown environment variable, not used"+near)
 		}
 	}
+	slices.Sort(warnings)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errs
+	return warnings, errs
 }
 
 func ours(name string) bool {
-	for _, section := range []string{"SERVER_", "LOG_", "QUEUE_", "ENGINE_", "MODELS_"} {
+	for _, section := range []string{"SERVER_", "LOG_", "QUEUE_", "ENGINE_", "MODELS_", "PRESETS_"} {
 		if strings.HasPrefix(name, envPrefix+section) {
 			return true
 		}

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -12,15 +11,14 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-
-	"qr-gateway/sampler"
 )
 
 // Options say where a configuration comes from.
 type Options struct {
-	File  string         // YAML; empty is none
-	Env   []string       // as os.Environ gives it
-	Flags *pflag.FlagSet // those of [AddFlags], parsed; nil is none
+	File    string         // YAML; empty is none
+	Env     []string       // as os.Environ gives it
+	EnvFile string         // NAME=value lines that the environment wins over; empty is none, and --env-file replaces it
+	Flags   *pflag.FlagSet // those of [AddFlags], parsed; nil is none
 }
 
 // flagKeys are the flags that set a key.
@@ -30,8 +28,10 @@ func flagKeys() map[string]string {
 	}
 }
 
-// modelFlag replaces a model's path.
-const modelFlag = "model"
+const (
+	modelFlag   = "model"    // replaces a model's path
+	envFileFlag = "env-file" // names a file of variables
+)
 
 // AddFlags defines the flags that Load understands.
 func AddFlags(fs *pflag.FlagSet) {
@@ -39,48 +39,65 @@ func AddFlags(fs *pflag.FlagSet) {
 	fs.String("log-level", "", "debug, info, warn or error (log.level)")
 	fs.String("log-format", "", "text or json (log.format)")
 	fs.String("engine", "", "`FILE` of qr-engine (engine.binary)")
+	fs.String(envFileFlag, "", "`FILE` of NAME=value lines, as a .env file; the environment wins over it")
 	fs.StringArray(modelFlag, nil, "`ID=PATH`: the GGUF file of a model of the config file, or of one more without such a file")
 }
 
 // Load reads and checks a configuration. The error tells everything that is wrong, each with its path.
 func Load(o Options) (Config, error) {
-	env := environ(o.Env)
-	v, err := merge(o, env)
+	env, errs := environ(o)
+	if len(errs) > 0 {
+		return Config{}, fmt.Errorf("read configuration: %w", errors.Join(errs...))
+	}
+	v, warnings, err := merge(o, env)
 	if err != nil {
 		return Config{}, err
 	}
-	var c Config
+	c := Config{Warnings: warnings}
 	if err := v.UnmarshalExact(&c, strict); err != nil {
 		return Config{}, plain(err)
 	}
 	if err := c.replacePaths(o); err != nil {
 		return Config{}, err
 	}
-	if err := errors.Join(c.fillParams(env), c.Validate()); err != nil {
+	if err := errors.Join(c.fill(env)...); err != nil {
+		return Config{}, fmt.Errorf("check configuration: %w", err)
+	}
+	if err := c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("check configuration: %w", err)
 	}
 	return c, nil
 }
 
+// fill works out what follows from the file and the environment.
+func (c *Config) fill(env map[string]string) []error {
+	errs := []error{c.fillProcess(env), c.loadPresets()}
+	if errors.Join(errs...) == nil { // else the parameters and sources would be blamed for what is wrong there
+		errs = append(errs, c.fillParams(env), c.fillEntropy())
+	}
+	return errs
+}
+
 // merge lays file, environment and flags over the defaults. Keys are joined by :: inside, so that a dot stays a dot.
-func merge(o Options, env map[string]string) (*viper.Viper, error) {
+func merge(o Options, env map[string]string) (v *viper.Viper, warnings []string, err error) {
 	file, err := readFile(o.File)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	fromEnv, bad := fromEnv(env)
-	errs := slices.Concat(unknownKeys("", file, reflect.TypeFor[Config]()), bad, checkEnv(env))
+	warnings, strange := checkEnv(env)
+	errs := slices.Concat(unknownKeys("", file, reflect.TypeFor[Config]()), bad, strange)
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
+		return nil, nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
 	}
-	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	v = viper.NewWithOptions(viper.KeyDelimiter("::"))
 	for _, l := range leaves() {
 		v.SetDefault(strings.Join(l.path, "::"), l.value)
 	}
 	if err := errors.Join(v.MergeConfigMap(file), v.MergeConfigMap(fromEnv), bind(v, o.Flags)); err != nil {
-		return nil, fmt.Errorf("merge configuration: %w", err)
+		return nil, nil, fmt.Errorf("merge configuration: %w", err)
 	}
-	return v, nil
+	return v, warnings, nil
 }
 
 // readFile returns what a file says, without any default.
@@ -98,14 +115,39 @@ func readFile(path string) (map[string]any, error) {
 	if engine, ok := settings["engine"].(map[string]any); ok {
 		engine["binary"] = anchor(path, engine["binary"])
 	}
-	if models, ok := settings["models"].([]any); ok {
-		for _, m := range models {
-			if m, ok := m.(map[string]any); ok {
-				m["path"] = anchor(path, m["path"])
-			}
+	if presets, ok := settings["presets"].(map[string]any); ok && presets["dir"] != nil {
+		presets["dir"] = anchor(path, presets["dir"])
+	}
+	for _, m := range entries(settings["models"]) {
+		m["path"] = anchor(path, m["path"])
+	}
+	if entropy, ok := settings["entropy"].(map[string]any); ok {
+		for _, s := range entries(entropy["sources"]) {
+			anchorOptions(path, s)
 		}
 	}
 	return settings, nil
+}
+
+// entries are the maps of a list.
+func entries(list any) []map[string]any {
+	items, _ := list.([]any)
+	var out []map[string]any
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// anchorOptions makes the files that a source names usable: its path, and all that ends in _file or is a TLS file.
+func anchorOptions(file string, options map[string]any) {
+	for key, value := range options {
+		if key == "path" || strings.HasSuffix(key, "_file") || slices.Contains([]string{"tls_ca", "tls_cert", "tls_key"}, key) {
+			options[key] = anchor(file, value)
+		}
+	}
 }
 
 // anchor makes a path that a file names usable as it is: in the file it is relative to the file's folder.
@@ -190,50 +232,4 @@ func (c *Config) replacePath(id, path, file string) error {
 		return fmt.Errorf("read flag --%s: %s has no model %q%s", modelFlag, file, id, suggest(id, ids))
 	}
 	return nil
-}
-
-// fillParams works out what a request to each model starts from.
-func (c *Config) fillParams(env map[string]string) error {
-	fromEnv := sampler.Params{}
-	errs := setEnv(&fromEnv, env) // the same for every model: said once, here
-	if env[alphaEnv] != "" && fromEnv.WavePeriod > 0 {
-		errs = append(errs, &FieldError{Path: alphaEnv, Message: twoAlphas})
-	}
-	for i := range c.Models {
-		m := &c.Models[i]
-		m.Params = sampler.Defaults()
-		for _, key := range slices.Sorted(maps.Keys(m.Defaults)) {
-			if err := m.Params.Set(key, m.Defaults[key]); err != nil {
-				errs = append(errs, &FieldError{Path: fmt.Sprintf("models[%d].defaults", i), Message: err.Error()})
-			}
-		}
-		if m.Defaults["qr_alpha"] != nil && m.Params.WavePeriod > 0 {
-			errs = append(errs, &FieldError{Path: fmt.Sprintf("models[%d].defaults", i), Message: twoAlphas})
-		}
-		if env[alphaEnv] != "" {
-			m.Params.WavePeriod = 0 // the environment wins over the file, whichever way that sets alpha
-		}
-		setEnv(&m.Params, env)
-	}
-	return errors.Join(errs...)
-}
-
-const (
-	alphaEnv  = "QR_ALPHA"
-	twoAlphas = "alpha and a wave are both given; a wave sets alpha for every token, so give one of them"
-)
-
-// setEnv takes parameters from variables such as QR_ALPHA.
-func setEnv(p *sampler.Params, env map[string]string) []error {
-	var errs []error
-	for _, f := range sampler.Fields() {
-		text, ok := env[f.Env]
-		if !ok {
-			continue
-		}
-		if err := p.SetText(f.Key, text); err != nil {
-			errs = append(errs, &FieldError{Path: f.Env, Message: err.Error()})
-		}
-	}
-	return errs
 }

@@ -24,11 +24,14 @@ func leaves() []leaf {
 	c := reflect.ValueOf(Default())
 	for i := range c.NumField() {
 		section := c.Type().Field(i)
-		if section.Type.Kind() != reflect.Struct {
+		if section.Type.Kind() != reflect.Struct || section.Tag.Get("mapstructure") == "-" {
 			continue
 		}
 		for j := range section.Type.NumField() {
 			f := section.Type.Field(j)
+			if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
+				continue // a list is set in the file only
+			}
 			path := []string{section.Tag.Get("mapstructure"), f.Tag.Get("mapstructure")}
 			out = append(out, leaf{path: path, typ: f.Type, value: c.Field(i).Field(j).Interface()})
 		}
@@ -60,7 +63,7 @@ func unknownKeys(path string, value any, t reflect.Type) []error {
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		list, ok := value.([]any)
 		if !ok {
-			return []error{&FieldError{Path: path, Message: "it takes a list, each entry with an id: `- id: NAME`"}}
+			return []error{&FieldError{Path: path, Message: "it takes a list, each entry with " + entryForm(t.Elem())}}
 		}
 		var errs []error
 		for i, v := range list {
@@ -72,9 +75,20 @@ func unknownKeys(path string, value any, t reflect.Type) []error {
 	}
 }
 
+// entryForm shows how an entry of a list begins.
+func entryForm(t reflect.Type) string {
+	if t == reflect.TypeFor[EntropySource]() {
+		return "a name: `- name: NAME`"
+	}
+	return "an id: `- id: NAME`"
+}
+
 func unknownIn(path string, m map[string]any, t reflect.Type) []error {
 	known := map[string]reflect.Type{}
 	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("mapstructure") == ",remain" {
+			return nil // takes any key
+		}
 		if tag := t.Field(i).Tag.Get("mapstructure"); tag != "-" {
 			known[tag] = t.Field(i).Type
 		}

@@ -49,7 +49,7 @@ func (c *checks) positive(field string, value time.Duration) {
 
 // Validate reports everything that is wrong, each with its path.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), checkModels(c.Models))
+	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), checkModels(c.Models), c.checkSources())
 	return errors.Join(errs...)
 }
 
