@@ -17,7 +17,20 @@ type Sampler struct {
 	keys   []vec.Key // scratch, grown once
 	prob   []float64 // scratch, beside keys
 	hist   *vec.Hist
+
+	row    []float32 // of the last Load, with
+	ban    *Mask
+	read   int // whether sketch is the row's
+	sketch *vec.Sketch
+	soft   *vec.Softmax
 }
+
+// Whether a row has a sketch.
+const (
+	unread = iota
+	unfit  // it can't have one
+	fit
+)
 
 // Draw is the token chosen and what was known about it.
 type Draw struct {
@@ -33,46 +46,71 @@ type Draw struct {
 // New returns a sampler for rows of nVocab logits.
 func New(nVocab int) *Sampler {
 	return &Sampler{
-		nVocab: nVocab, hist: vec.NewHist(),
+		nVocab: nVocab, hist: vec.NewHist(), sketch: vec.NewSketch(), soft: new(vec.Softmax),
 		keys: make([]vec.Key, 0, nVocab), prob: make([]float64, 0, smallSet),
 	}
 }
 
 // Choose picks a token of row, which has one logit per token and is not changed. Steps, in this order: banned ids are taken out, logits
-// divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. With TruncateFirst, the temperature comes between min-p and top-p. The survivors stand by
-// descending probability, the lower id first where two are equal, and the first whose running share reaches u is chosen: u near 0 is
-// the most probable token, u near 1 the least. A logit that is not finite counts as absent, and so does
-// a probability under e^-700 of the largest; where none is left the error is
-// [ErrNoCandidates]. u lies in (0,1) and is not read where [Cut.NeedsU] says so.
+// divided by the temperature, top-k, softmax, min-p against the largest probability, top-p over what is left. With TruncateFirst, the
+// temperature comes between min-p and top-p. The survivors stand by descending probability, the lower id first where two are equal, and
+// the first whose running share reaches u is chosen: u near 0 is the most probable token, u near 1 the least. A logit that is not finite counts
+// as absent, and so does a probability under e^-700 of the largest; where none is left the error is [ErrNoCandidates]. u lies in (0,1) and
+// is not read where [Cut.NeedsU] says so.
 func (s *Sampler) Choose(row []float32, ban *Mask, c Cut, u float64) (Draw, error) {
-	if len(row) != s.nVocab {
-		return Draw{}, fmt.Errorf("choose token: row has %d logits, the vocabulary %d", len(row), s.nVocab)
+	if err := s.Load(row, ban); err != nil {
+		return Draw{}, err
 	}
+	return s.Pick(c, u)
+}
+
+// Load takes a row, which has one logit per token, and the tokens that are not to be chosen from it. Neither may change before the last
+// [Sampler.Pick] or [Sampler.Moments] of the row.
+func (s *Sampler) Load(row []float32, ban *Mask) error {
+	if len(row) != s.nVocab {
+		return fmt.Errorf("choose token: row has %d logits, the vocabulary %d", len(row), s.nVocab)
+	}
+	s.row, s.ban, s.read = row, ban, unread
+	return nil
+}
+
+// Pick is [Sampler.Choose] for the row of the last Load. It reads the row anew only as far as Moments and earlier picks have not.
+func (s *Sampler) Pick(c Cut, u float64) (Draw, error) {
 	if !c.NeedsU() {
-		return s.greedy(row, ban)
+		return s.greedy(s.row, s.ban)
 	}
 	if !(u > 0 && u < 1) {
 		return Draw{}, fmt.Errorf("choose token: u is %v; it must lie between 0 and 1", u)
 	}
 	k := s.topK(c)
 	if k <= smallSet {
-		s.takeTop(row, ban, k)
+		s.takeTop(s.row, s.ban, k)
 		return s.fromSorted(c, u)
 	}
-	largest := s.largest(row, ban)
+	if k >= s.nVocab && c.MinP <= 0 {
+		if d, sure := s.fromSketch(c, u); sure {
+			return d, nil
+		}
+	}
+	return s.pickExactly(c, k, u)
+}
+
+// pickExactly decides by the row itself. k is over smallSet.
+func (s *Sampler) pickExactly(c Cut, k int, u float64) (Draw, error) {
+	largest := s.largest(s.row, s.ban)
 	if math.IsInf(float64(largest), -1) {
 		return Draw{}, ErrNoCandidates
 	}
-	if c.MinP > 0 && s.takeAbove(row, ban, c, largest) {
+	if c.MinP > 0 && s.takeAbove(s.row, s.ban, c, largest) {
 		return s.fromSorted(c, u)
 	}
-	return s.fromHist(row, ban, c, k, largest, u)
+	return s.fromHist(s.row, s.ban, c, k, largest, u)
 }
 
 // topK is the number of tokens that top-k lets through.
 func (s *Sampler) topK(c Cut) int {
 	if c.TopK <= 0 {
-		return max(s.nVocab, smallSet+1)
+		return s.nVocab
 	}
 	return min(c.TopK, s.nVocab)
 }

@@ -1,0 +1,101 @@
+package vec
+
+import "math"
+
+// Moments tell a row at temperature 1. With s = logit - Max and Z = sum e^s: LogZ = ln Z, H = ln Z - (sum e^s s)/Z is the Shannon entropy in nats, and
+// VH = (sum e^s s^2)/Z - ((sum e^s s)/Z)^2 the varentropy in nats^2.
+type Moments struct {
+	Max, LogZ, H, VH float64 // Max may be up to 2^-9 too large; the others are about it
+	Count            int     // finite logits
+	Broken           bool    // a logit was NaN or +Inf
+}
+
+// sums are those over the tokens other than the largest, so that their digits are kept where the largest has nearly everything.
+type sums struct {
+	peaks  float64 // tokens of the largest logit
+	rest   float64 // sum of e^s
+	s1, s2 float64 // sums of e^s s and e^s s^2
+}
+
+func (a *sums) add(s float64) {
+	if s == 0 {
+		a.peaks++
+		return
+	}
+	w := math.Exp(s)
+	a.rest += w
+	a.s1 += w * s
+	a.s2 += w * s * s
+}
+
+func (a *sums) moments(m Moments) Moments {
+	z := a.peaks + a.rest
+	m.LogZ = math.Log(z)
+	if a.peaks > 0 {
+		m.LogZ = math.Log(a.peaks) + math.Log1p(a.rest/a.peaks)
+	}
+	m.H = m.LogZ - a.s1/z
+	// About the mean, with the peaks at s = 0.
+	mean := a.s1 / z
+	m.VH = max(0, a.s2/z-mean*mean)
+	return m
+}
+
+// MomentsOf reads a row of any kind, without the banned ids. For rows that a [Sketch] doesn't take.
+func MomentsOf(row []float32, banned []int32) Moments {
+	m, largest := Moments{}, float32(math.Inf(-1))
+	Segments(row, banned, func(_ int32, seg []float32) { largest = larger(largest, MaxFinite(seg)) })
+	m.Max = float64(largest)
+	var a sums
+	Segments(row, banned, func(_ int32, seg []float32) {
+		for _, v := range seg {
+			if math.Abs(float64(v)) <= math.MaxFloat32 {
+				m.Count++
+				a.add(float64(v) - m.Max)
+			} else if !(v < 0) {
+				m.Broken = true
+			}
+		}
+	})
+	if m.Count == 0 {
+		return m
+	}
+	return a.moments(m)
+}
+
+// Moments tells s. It reports false where s can't tell them to 1e-9.
+func (d *Softmax) Moments(s *Sketch) (Moments, bool) {
+	if !d.Set(s, 1) || d.err > 1e-9*d.total {
+		return Moments{}, false
+	}
+	m := Moments{Max: d.largest, Count: d.count, Broken: s.broken}
+	var a sums
+	for _, k := range s.above {
+		a.add(float64(k.Value()) - d.largest)
+	}
+	for _, k := range s.head {
+		a.add(float64(k.Value()) - d.largest)
+	}
+	for b := 1 + int(s.near>>(cellBits+blockBits)); b < d.n; b++ {
+		if d.counts[b] > 0 {
+			d.addBlock(&a, b)
+		}
+	}
+	return a.moments(m), true
+}
+
+// addBlock adds a block of the tail. With x from the middle c of a cell, e^(c+x) (c+x) and e^(c+x) (c+x)^2 are told to the second power of x.
+func (d *Softmax) addBlock(a *sums, b int) {
+	first, scale := (b-1)*blockCells, d.scale(b)
+	for j := range blockCells {
+		if d.s.cells[first+j].sum == 0 {
+			continue
+		}
+		n, x, xx := d.powers(&d.s.cells[first+j])
+		c := d.s.edge(first+j) - (1<<(cellBits-1))*unit - d.largest
+		w, m := scale*d.inside[j], n+x+xx/2
+		a.rest += w * m
+		a.s1 += w * (c*m + x + xx)
+		a.s2 += w * (c*(c*m+2*(x+xx)) + xx)
+	}
+}

@@ -1,0 +1,159 @@
+package vec
+
+import (
+	"math"
+	"runtime"
+)
+
+// A logit in fixed point counts units of 2^-31 nats. A float32 of 1/128 or more in absolute value is a whole number of them.
+const (
+	unitBits   = 31
+	unit       = 1.0 / (1 << unitBits)
+	cellBits   = 22 // units in a cell: it is 2^-9 nats wide
+	cellMask   = 1<<cellBits - 1
+	blockBits  = 6 // cells in a block: it is 1/8 nat wide
+	blockCells = 1 << blockBits
+	maxCells   = 1 << 15
+	maxBlocks  = maxCells >> blockBits
+
+	countBits = 44 // a cell's count stands above its sum of distances
+	sumMask   = 1<<countBits - 1
+	maxTokens = 1<<19 - 1 // as many squares of cell distances as have room in 63 bits
+
+	headMost  = 4096 // tokens
+	aboveMost = 1024 // tokens
+	headroom  = 6    // nats of window above the largest of the sample
+	stride    = 61   // one logit in so many is in the sample
+	headRank  = 20   // the head goes down to the sample's logit of this rank
+	largeAt   = 1e8  // logits of this size and more are not taken
+)
+
+// cell collects the logits of a stretch of 2^-9 nats: how many there are, and the sums of their distances from the stretch's upper end
+// and of the distances' squares, in units. Whole numbers: the sums don't depend on the order of adding.
+type cell struct {
+	sum     uint64 // count<<countBits + sum of distances
+	squares uint64
+}
+
+// Sketch is a row of logits summed up, so that its distribution at any temperature can be told without reading the row again. See design.md.
+// It is made by [Sketch.Read] and good until the next, as long as the row stays as it was.
+type Sketch struct {
+	cells [maxCells]cell
+	n     int   // cells in use
+	top   int64 // upper end of the first cell, in units
+
+	head   []Key   // the tokens of the first near units of the window
+	near   uint64  // a whole number of blocks; 0 where the head is not kept
+	above  []Key   // tokens above the window
+	below  int     // tokens below it,
+	lo, hi float32 // and the least and the largest of them
+	fits   bool
+	broken bool // a value was NaN or +Inf
+
+	hits   [headMost]uint32 // ids of the head
+	nHits  int              // of them; over headMost where they had no room
+	sample Top
+}
+
+// NewSketch returns a sketch of nothing.
+func NewSketch() *Sketch {
+	return &Sketch{head: make([]Key, 0, headMost), above: make([]Key, 0, aboveMost)}
+}
+
+// Broken reports whether the row had a logit that is NaN or +Inf.
+func (s *Sketch) Broken() bool { return s.broken }
+
+// Read takes in row without the banned ids, which ascend. It reports false for a row that doesn't fit: too long, nothing finite in
+// it, logits too large, or so far apart that the sample missed them.
+func (s *Sketch) Read(row []float32, banned []int32) bool {
+	clear(s.cells[:s.n])
+	s.head, s.above = s.head[:0], s.above[:0]
+	s.n, s.nHits, s.below, s.fits, s.broken = 0, 0, 0, true, false
+	s.lo, s.hi = float32(math.Inf(1)), float32(math.Inf(-1))
+	if len(row) > maxTokens || !s.aim(row) {
+		return false
+	}
+	Segments(row, banned, s.add)
+	if s.nHits > headMost {
+		s.near, s.nHits = 0, 0
+	}
+	for _, i := range s.hits[:s.nHits] {
+		s.head = append(s.head, NewKey(row[i], int32(i)))
+	}
+	return s.fits
+}
+
+// aim sets the window and the head's end by a sample of the row.
+func (s *Sketch) aim(row []float32) bool {
+	s.sample.Reset(headRank)
+	hi, lo := float32(math.Inf(-1)), float32(math.Inf(1))
+	for i := 0; i < len(row); i += stride {
+		if v := row[i]; math.Abs(float64(v)) <= math.MaxFloat32 {
+			hi, lo = larger(hi, v), -larger(-lo, -v)
+			s.sample.Scan(int32(i), row[i:i+1])
+		}
+	}
+	if hi < lo { // nothing finite in the sample
+		hi = MaxFinite(row)
+		lo = hi
+	}
+	if !(math.Abs(float64(hi)) < largeAt) {
+		return false
+	}
+	top := math.Ceil(float64(hi)) + headroom
+	s.top, s.n = int64(top)<<unitBits, maxCells/4
+	for s.n < maxCells && float64(s.n)*(1<<cellBits)*unit < top+1-float64(lo) {
+		s.n *= 2
+	}
+	s.near = uint64(s.n) << cellBits
+	if keys := s.sample.Keys(); len(keys) == headRank {
+		s.near = min(s.near, s.units(keys[0].Value())>>(cellBits+blockBits)<<(cellBits+blockBits))
+	}
+	return true
+}
+
+// units is how far v is below the top; over 2^62 where v is above it.
+func (s *Sketch) units(v float32) uint64 { return uint64(int64(v*(-1<<unitBits)) + s.top) }
+
+// nanIsZero says that a conversion may turn NaN into a number that looks good. On amd64 it becomes the least.
+const nanIsZero = runtime.GOARCH != "amd64"
+
+// add takes in a segment.
+func (s *Sketch) add(base int32, seg []float32) {
+	top, near, last := s.top, s.near, uint64(s.n)
+	one, scale := uint64(1)<<countBits, float32(-1<<unitBits)
+	nHits := s.nHits
+	for i, v := range seg {
+		k := uint64(int64(v*scale) + top)
+		if k < near {
+			s.hits[nHits&(headMost-1)] = uint32(base) + uint32(i)
+			nHits++
+		}
+		at := k >> cellBits
+		if at >= last || nanIsZero && v != v {
+			s.far(base+int32(i), v)
+			continue
+		}
+		c := &s.cells[at&(maxCells-1)]
+		k &= cellMask
+		c.sum += k + one
+		c.squares += k * k
+	}
+	s.nHits = nHits
+}
+
+// far is add for what is outside of the window.
+func (s *Sketch) far(id int32, v float32) {
+	switch {
+	case !(v <= math.MaxFloat32):
+		s.broken = true
+	case v < -math.MaxFloat32: // absent
+	case float64(v)*(1<<unitBits) < float64(s.top):
+		s.below++
+		s.lo, s.hi = -larger(-s.lo, -v), larger(s.hi, v)
+	case len(s.above) < aboveMost:
+		s.above = append(s.above, NewKey(v, id))
+	default:
+		s.fits = false
+	}
+}
