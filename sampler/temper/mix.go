@@ -60,15 +60,37 @@ type arm struct{ scale, share, z float64 }
 func blend[F float32 | float64](row []F, hot, cool arm, to []float64) {
 	top := largest(row)
 	hot.z, cool.z = armSum(row, top, hot.scale), armSum(row, top, cool.scale)
-	addH, addC := math.Log(hot.share)-math.Log(hot.z), math.Log(cool.share)-math.Log(cool.z)
+	perH, perC := hot.share/hot.z, cool.share/cool.z
 	for i, v := range row {
 		s := float64(v) - top
-		if !(s <= 0 && s >= -math.MaxFloat64) {
-			to[i] = math.Inf(-1)
-			continue
+		h, c := s*hot.scale, s*cool.scale
+		if h >= deepest && c >= deepest && s <= 0 {
+			if p := perH*exp(h) + perC*exp(c); p > faint {
+				to[i] = log(p)
+				continue
+			}
 		}
-		to[i] = logAdd(s*hot.scale+addH, s*cool.scale+addC)
+		to[i] = logBlend(s, hot, cool)
 	}
+}
+
+// faint is the probability below which logarithms are added instead, since the sum would lose digits or vanish.
+const faint = 1e-290
+
+// logBlend is one place of blend by logarithms. It is right for any s, and slow.
+func logBlend(s float64, hot, cool arm) float64 {
+	if !(s <= 0 && s >= -math.MaxFloat64) {
+		return math.Inf(-1)
+	}
+	a := s*hot.scale + math.Log(hot.share) - math.Log(hot.z)
+	b := s*cool.scale + math.Log(cool.share) - math.Log(cool.z)
+	if a < b {
+		a, b = b, a
+	}
+	if math.IsInf(b, -1) {
+		return a
+	}
+	return a + math.Log1p(math.Exp(b-a))
 }
 
 // armSum is the sum of e^(s*scale) over what is present.
@@ -86,19 +108,4 @@ func armSum[F float32 | float64](row []F, top, scale float64) float64 {
 		row = row[n:]
 	}
 	return total
-}
-
-// negligible is where 1 + e^-x is 1.
-const negligible = 40
-
-// logAdd is ln(e^a + e^b).
-func logAdd(a, b float64) float64 {
-	if a < b {
-		a, b = b, a
-	}
-	d := b - a
-	if !(d > -negligible) { // also where b, or both, are -Inf
-		return a
-	}
-	return a + math.Log1p(exp(d))
 }

@@ -90,9 +90,9 @@ func (t *sums) varentropy() float64 {
 
 // largest returns the largest finite value of row, or -Inf.
 func largest[F float32 | float64](row []F) float64 {
-	m := F(math.Inf(-1))
+	m, infinity := F(math.Inf(-1)), F(math.Inf(1))
 	for _, v := range row {
-		if v > m && v-v == 0 {
+		if v > m && v < infinity {
 			m = v
 		}
 	}

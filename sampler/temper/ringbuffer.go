@@ -66,7 +66,7 @@ func (s *ring) Plan(in *Input, out *Output) error {
 func penalize[F float32 | float64](s *ring, row []F, to []float64) int {
 	for i, v := range row {
 		x := float64(v) - s.other
-		if !finite(float64(v)) {
+		if !(x <= math.MaxFloat64) {
 			x = math.Inf(-1)
 		}
 		to[i] = x

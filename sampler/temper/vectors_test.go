@@ -67,13 +67,13 @@ type vectorCase struct {
 	Reference        expect // of degenerate rows
 	Right            expect // of defects
 	Logits           []num  // of defects, in place of a named vector
-	Steps            []step
+	Steps            []vectorStep
 	History          []int32
 	Embeddings       [][]float64
 	ConstructError   *string `json:"construct_error"`
 }
 
-type step struct {
+type vectorStep struct {
 	Vector, Evidence string
 	Observe          *int32
 	Expect           expect
