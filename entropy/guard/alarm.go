@@ -35,7 +35,7 @@ func (a *alarm) out() bool { return a.mode == ModeAlarmed || a.mode == ModeRecov
 // admit lets a draw through to the source, or says why not. The first draw after the back-off runs the start-up test.
 func (g *Guard) admit(ctx context.Context) (Reason, error) {
 	if g.closed.Load() {
-		return ReasonClosed, &entropy.Error{Kind: entropy.KindClosed, Source: g.name, Message: "the source is closed"}
+		return ReasonClosed, g.closedError()
 	}
 	if err := ctx.Err(); err != nil {
 		return ReasonNone, fmt.Errorf("draw from entropy source %s: %w", g.name, err)
@@ -52,6 +52,10 @@ func (g *Guard) admit(ctx context.Context) (Reason, error) {
 	g.alarm.mode = ModeRecovering
 	g.mu.Unlock()
 	return g.recover(ctx)
+}
+
+func (g *Guard) closedError() error {
+	return &entropy.Error{Kind: entropy.KindClosed, Source: g.name, Message: "the source is closed"}
 }
 
 // latched is the error of a source that is kept out; mu is held.
@@ -104,6 +108,7 @@ func (g *Guard) recover(ctx context.Context) (Reason, error) {
 	switch {
 	case err == nil:
 		g.alarm.mode, g.alarm.passed = ModeOK, g.deps.Now()
+		g.monitor.Restart()
 		return ReasonNone, nil
 	case reason == ReasonNone: // the caller went away: the test did not fail, and the next draw may try
 		g.alarm.mode = ModeAlarmed

@@ -51,6 +51,8 @@ type Config struct {
 	// RecoverMin and RecoverMax bound the wait before an alarmed source is tested again. It doubles with each alarm in a row.
 	RecoverMin time.Duration `mapstructure:"recover_min"`
 	RecoverMax time.Duration `mapstructure:"recover_max"`
+	// RecoverTimeout bounds a start-up test, and so what a draw can be held up by one.
+	RecoverTimeout time.Duration `mapstructure:"recover_timeout"`
 	// HoldAlarm keeps an alarmed source out until an operator has it tested ([Guard.Recheck]).
 	HoldAlarm bool `mapstructure:"hold_alarm"`
 	// Required refuses the start when the source does not answer or fails its start-up test. Otherwise it starts out alarmed.
@@ -68,7 +70,7 @@ func DefaultConfig() Config {
 	return Config{
 		Policy: Strict, Config: health.DefaultConfig(), Health: true,
 		RateFactor: 2, ClockSkew: time.Second,
-		RecoverMin: 250 * time.Millisecond, RecoverMax: 30 * time.Second,
+		RecoverMin: 250 * time.Millisecond, RecoverMax: 30 * time.Second, RecoverTimeout: 2 * time.Second,
 		CalibrationBlockBytes: 20480,
 	}
 }
@@ -91,6 +93,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("clock_skew is %v, want 0s or more", c.ClockSkew)
 	case c.RecoverMin <= 0 || c.RecoverMax < c.RecoverMin:
 		return fmt.Errorf("recover_min is %v and recover_max %v, want 0s < recover_min <= recover_max", c.RecoverMin, c.RecoverMax)
+	case c.RecoverTimeout <= 0:
+		return fmt.Errorf("recover_timeout is %v, want more than 0s", c.RecoverTimeout)
 	}
 	return c.validateCalibration()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/health"
 )
 
 // seen is what the block before was like.
@@ -21,11 +22,11 @@ func (g *Guard) inspect(asked time.Time, buf []byte, b *entropy.Block) (Reason, 
 	if g.alarm.out() { // an alarm was raised while these bytes were on their way
 		return ReasonLatched, g.latched()
 	}
-	return g.judge(asked, buf, b)
+	return g.judge(asked, g.monitor, buf, b)
 }
 
 // judge is inspect without the latch; mu is held.
-func (g *Guard) judge(asked time.Time, buf []byte, b *entropy.Block) (Reason, error) {
+func (g *Guard) judge(asked time.Time, m *health.Monitor, buf []byte, b *entropy.Block) (Reason, error) {
 	if len(b.Bytes) != len(buf) || len(buf) > 0 && &b.Bytes[0] != &buf[0] {
 		err := &entropy.Error{Kind: entropy.KindProtocol, Source: g.name, Message: fmt.Sprintf("asked for %d bytes, got %d", len(buf), len(b.Bytes))}
 		g.raiseLocked(ReasonLength, err)
@@ -34,10 +35,10 @@ func (g *Guard) judge(asked time.Time, buf []byte, b *entropy.Block) (Reason, er
 	b.Flags |= g.flagsOfRecord(asked, len(buf), b)
 	what := ""
 	if g.cfg.Health {
-		r := g.monitor.Test(buf)
+		r := m.Test(buf)
 		b.Flags |= r.Flags
 		if r.Flags != 0 {
-			what = g.monitor.Describe(r)
+			what = m.Describe(r)
 		}
 	}
 	b.Flags |= g.driftOf(buf)

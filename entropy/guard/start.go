@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/health"
 )
 
 // Start probes the source, runs the start-up test and, where configured, measures the baseline. An option that can't work, or a refusal
@@ -32,6 +33,8 @@ func (g *Guard) startFailed(ctx context.Context, reason Reason, err error) error
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return err
+	case ctx.Err() != nil:
+		reason = ReasonTimeout
 	}
 	if g.cfg.Required {
 		return fmt.Errorf("start required entropy source %s: %w", g.name, err)
@@ -45,38 +48,50 @@ func (g *Guard) startFailed(ctx context.Context, reason Reason, err error) error
 	return nil
 }
 
-// Recheck runs the start-up test now, whatever the state, and ends an alarm if it passes. It is for the start and for operators.
+// Recheck runs the start-up test now and ends an alarm if it passes. It is for the start and for operators. A source that is not alarmed
+// goes on serving meanwhile.
 func (g *Guard) Recheck(ctx context.Context) error {
+	if g.closed.Load() {
+		return g.closedError()
+	}
 	g.mu.Lock()
-	if g.alarm.mode == ModeRecovering {
-		g.mu.Unlock()
-		return &entropy.Error{Kind: entropy.KindHealth, Source: g.name, Message: "a start-up test is running already", Hint: "wait for its result"}
+	was := g.alarm.mode
+	if was == ModeAlarmed {
+		g.alarm.mode = ModeRecovering
 	}
-	g.alarm.mode = ModeRecovering
 	g.mu.Unlock()
-	_, err := g.recover(ctx)
-	if err == nil {
+	switch was {
+	case ModeRecovering:
+		return &entropy.Error{Kind: entropy.KindHealth, Source: g.name, Message: "a start-up test is running already", Hint: "wait for its result"}
+	case ModeAlarmed:
+		if _, err := g.recover(ctx); err != nil {
+			return err
+		}
 		g.recovered(&g.bytes)
+		return nil
 	}
+	_, err := g.startUp(ctx)
 	return err
 }
 
 // startUp draws what the start-up test takes, tests it and discards it. The reason is none when the caller's context ended.
 func (g *Guard) startUp(ctx context.Context) (Reason, error) {
-	g.mu.Lock()
-	g.monitor.Restart()
-	g.last = seen{}
-	g.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, g.cfg.RecoverTimeout)
+	defer cancel()
 	left := g.cfg.StartUpSamples
 	chunk := left
 	if caps := g.caps.Load(); caps != nil && caps.MaxDraw > 0 {
 		chunk = min(chunk, caps.MaxDraw)
 	}
-	buf := make([]byte, chunk)
+	buf, m := make([]byte, chunk), health.New(g.cfg.Config)
 	defer clear(buf)
 	for left > 0 {
 		part := buf[:min(left, chunk)]
-		if reason, err := g.startUpPart(ctx, part); err != nil {
+		reason, err := g.startUpPart(limited, m, part)
+		if ctx.Err() != nil {
+			return ReasonNone, fmt.Errorf("test entropy source %s: %w", g.name, ctx.Err())
+		}
+		if err != nil {
 			return reason, err
 		}
 		left -= len(part)
@@ -84,19 +99,22 @@ func (g *Guard) startUp(ctx context.Context) (Reason, error) {
 	return ReasonNone, nil
 }
 
-func (g *Guard) startUpPart(ctx context.Context, part []byte) (Reason, error) {
+func (g *Guard) startUpPart(ctx context.Context, m *health.Monitor, part []byte) (Reason, error) {
 	asked := g.deps.Now()
 	b, err := g.src.Draw(ctx, part)
-	if err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return ReasonNone, err
-		}
-		reason := reasonOfError(err)
-		g.counts.errors[reason].Add(1)
-		return reason, err
+	if err == nil {
+		g.counts.discard(len(part))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.judge(asked, m, part, &b)
 	}
-	g.counts.discard(len(part))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.judge(asked, part, &b)
+	if ctx.Err() != nil {
+		err = &entropy.Error{Kind: entropy.KindTimeout, Source: g.name, Message: fmt.Sprintf("no bytes for the start-up test within %v", g.cfg.RecoverTimeout), Hint: "see whether the source answers at all, or raise recover_timeout", Err: err}
+	}
+	reason := reasonOfError(err)
+	g.counts.errors[reason].Add(1)
+	if reason.alarm() {
+		g.raise(reason, err)
+	}
+	return reason, err
 }

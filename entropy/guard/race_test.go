@@ -1,0 +1,6 @@
+//go:build race
+
+package guard
+
+// raceEnabled: the detector itself allocates.
+const raceEnabled = true
