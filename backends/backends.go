@@ -103,12 +103,25 @@ type DecodeStats struct {
 	AlphaMax      *float64 `json:"alpha_max,omitempty"`     // largest alpha used
 	Peeks         int      `json:"peeks"`                   // candidates evaluated
 	PeeksPerToken float64  `json:"peeks_per_token"`         //
-	EntropySource string   `json:"entropy_source"`          // system, seed or none
-	USource       string   `json:"u_source"`                // zscore_mean, seeded or none
+	Preset        string   `json:"preset,omitempty"`        // that the parameters began with
+	Strategy      string   `json:"strategy,omitempty"`      // that set the temperature
+	EntropySource string   `json:"entropy_source"`          // as asked for; seed, or none where nothing was left to chance
+	Policy        string   `json:"policy,omitempty"`        // of the source: strict, fallback or observe
+	Amplifier     string   `json:"amplifier,omitempty"`     // as asked for; seeded, or none
+	USource       string   `json:"u_source"`                // the same, under its first name
 	EntropyBytes  int64    `json:"entropy_bytes,omitempty"` //
-	PromptMS      float64  `json:"prompt_ms"`               // time to the first row
-	DecodeMS      float64  `json:"decode_ms"`               // from the first row to the end
-	Worker        int      `json:"worker"`                  //
+
+	Tokens         int              `json:"tokens"`                    // chosen, an end-of-text token among them
+	FallbackTokens int              `json:"fallback_tokens"`           // whose number a second choice made
+	FlaggedTokens  map[string]int   `json:"flagged_tokens,omitempty"`  // whose bytes something was noticed about, by what
+	Pipelined      int              `json:"pipelined,omitempty"`       // whose bytes were asked for before the logits existed
+	Discarded      int64            `json:"discarded,omitempty"`       // draws that were asked for and not used
+	Calibration    string           `json:"calibration,omitempty"`     // hash of what the bytes were measured to be
+	Records        []sampler.Record `json:"records,omitempty"`         // of the newest tokens, where qr_diagnostic_mode asks for them
+	RecordsDropped int              `json:"records_dropped,omitempty"` // tokens before those
+	PromptMS       float64          `json:"prompt_ms"`                 // time to the first row
+	DecodeMS       float64          `json:"decode_ms"`                 // from the first row to the end
+	Worker         int              `json:"worker"`                    //
 }
 
 // Info describes a served model.

@@ -15,6 +15,7 @@ const (
 	KindUnavailable Kind = "unavailable" // no engine can take it now: 503
 	KindLost        Kind = "lost"        // the engine died or was killed while it ran: 500, not to be retried blindly
 	KindEntropy     Kind = "entropy"     // the entropy source failed under its policy: 503
+	KindModel       Kind = "model"       // the model gave numbers that nothing can be chosen by: 500, not to be retried
 	KindInternal    Kind = "internal"    // a defect of ours: 500
 )
 

@@ -20,8 +20,8 @@ func requestRows() []row[Params] {
 		},
 		{
 			Field{
-				Key: "qr_log_level", Group: groupRequest, Env: "QR_LOG_LEVEL", Type: TypeString, Enum: []string{LogNone, LogSummary, LogFull}, Default: LogSummary,
-				Help: "What the log says of this request's tokens: nothing, one line in all, or one line for each.",
+				Key: "qr_log_level", Group: groupRequest, Env: "QR_LOG_LEVEL", Type: TypeString, Enum: []string{LogNone, LogSummary, LogFull}, Default: LogNone,
+				Help: "What the engine's log says of each token of this request: nothing, a line of its main values, or its whole record as JSON.",
 			},
 			func(p *Params) any { return &p.LogLevel },
 		},

@@ -16,13 +16,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/backends/llama/service"
-	"qr-gateway/backends/llama/worker"
-	"qr-gateway/entropy/local"
+	"qr-gateway/backends/supply"
+	"qr-gateway/entropy/hub"
 )
 
 func main() {
@@ -48,6 +49,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags := flag.NewFlagSet("qr-engine", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	socket := flags.String("socket", "", "path of the Unix socket to serve on")
+	hubSocket := flags.String("entropy-socket", "", "path of the Unix socket that the gateway lends its entropy sources on; empty: the operating system alone")
 	level := slog.LevelInfo
 	flags.TextVar(&level, "log-level", level, "lowest level to log: debug, info, warn or error")
 	if err := flags.Parse(args); err != nil {
@@ -61,10 +63,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	svc := service.New(service.Deps{
-		Entropy: worker.Bytes{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: log,
-		Processors: func(n int) { runtime.GOMAXPROCS(n) },
-	})
+	lent, err := borrow(*hubSocket, log)
+	if err != nil {
+		return err
+	}
+	svc := service.New(service.Deps{Entropy: supply.New(lent), Log: log, Processors: func(n int) { runtime.GOMAXPROCS(n) }})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Reading stdin can't be cancelled; the goroutine ends with the process.
@@ -72,7 +75,30 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		_, _ = io.Copy(io.Discard, stdin)
 		cancel()
 	}()
-	return svc.Run(ctx, l)
+	return serve(ctx, svc, l, lent)
+}
+
+// borrow makes the client of the gateway's entropy sources; nil where there is no socket.
+func borrow(socket string, log *slog.Logger) (*hub.Client, error) {
+	if socket == "" {
+		return nil, nil
+	}
+	cfg := hub.DefaultClientConfig()
+	cfg.Socket = socket
+	return hub.NewClient(cfg, log)
+}
+
+// serve runs the service, and the client of the entropy sources for as long.
+func serve(ctx context.Context, svc *service.Service, l net.Listener, lent *hub.Client) error {
+	client, release := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	if lent != nil {
+		group.Go(func() { _ = lent.Run(client) }) // it ends by its context alone
+	}
+	err := svc.Run(ctx, l)
+	release()
+	group.Wait()
+	return err
 }
 
 // llamaLevel is the lowest level of llama.cpp's own lines: it tells at INFO what others tell at DEBUG.

@@ -16,7 +16,7 @@ import (
 
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/backends/llama/worker"
-	"qr-gateway/entropy/local"
+	"qr-gateway/backends/supply"
 	"qr-gateway/sampler"
 )
 
@@ -113,7 +113,7 @@ func (b *bed) worker(index int, turn *worker.Turn, cores *worker.Cores) (*worker
 	}
 	return worker.New(cfg, worker.Deps{
 		Cache: worker.NewCache(c), Turn: turn, Cores: cores, Vocabulary: info.Vocabulary, Language: b.lang,
-		Entropy: worker.Bytes{Source: local.NewSystem()}, EntropyName: local.SystemName, Log: b.log,
+		Entropy: supply.New(nil), Log: b.log,
 	})
 }
 

@@ -27,7 +27,7 @@ type builder struct {
 func (b *builder) build(ctx context.Context, d Deps) (worker.Report, error) {
 	b.deps = worker.Deps{
 		Vocabulary: b.info.Vocabulary, Language: worker.NewLanguage(b.model.Vocab()), Parse: b.model.ParseChat,
-		Entropy: d.Entropy, EntropyName: d.EntropyName, Log: d.Log,
+		Entropy: d.Entropy, Log: d.Log,
 	}
 	if !b.plan.gpu && d.Processors != nil {
 		d.Processors(1)

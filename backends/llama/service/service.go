@@ -22,14 +22,13 @@ import (
 	"qr-gateway/backends"
 	"qr-gateway/backends/llama/engine"
 	pb "qr-gateway/backends/llama/enginepb"
-	"qr-gateway/sampler"
+	"qr-gateway/backends/llama/worker"
 )
 
 // Deps is what the service needs from its process.
 type Deps struct {
-	Entropy     sampler.ByteSource
-	EntropyName string
-	Log         *slog.Logger
+	Entropy worker.Supplier
+	Log     *slog.Logger
 	// Processors limits the threads that run Go at once; nil leaves that as it is. A CPU engine asks for one: what Go has to do between
 	// two decodes is little, and the scheduler of one with an idle second wakes up dozens of times in every decode of over 10 ms
 	// to look after it, each time on a core that llama.cpp's threads wait for each other on.

@@ -2,10 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"qr-gateway/backends"
 	"qr-gateway/sampler"
@@ -25,14 +25,14 @@ type chooser interface {
 // plain chooses from one row at a time.
 type plain struct {
 	w       *Worker
-	params  *sampler.Params
-	noise   sampler.Noise
+	tap     *tap
+	ledger  *ledger
 	ban     *sampler.Mask
 	row     []float32
 	pending int32 // chosen, not yet decoded; negative: none
 }
 
-func (c *plain) next(ctx context.Context, step int) (int32, error) {
+func (c *plain) next(ctx context.Context, _ int) (int32, error) {
 	if c.pending >= 0 {
 		row, err := c.w.extend(ctx, c.pending)
 		if err != nil {
@@ -40,16 +40,14 @@ func (c *plain) next(ctx context.Context, step int) (int32, error) {
 		}
 		c.row = row
 	}
-	u := 0.0
-	if c.params.Cut().NeedsU() {
-		var err error
-		if u, err = c.noise.One(ctx, step); err != nil {
-			return 0, fmt.Errorf("draw number: %w", err)
-		}
-	}
-	draw, err := c.w.sampler.Choose(c.row, c.ban, c.params.Cut(), u)
+	begun := c.ledger.clock()
+	draw, err := c.w.stream.Next(ctx, c.row, c.ban, c.tap)
 	if err != nil {
-		return 0, fmt.Errorf("choose token: %w", err)
+		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
+	}
+	c.ledger.count(c.tap.take())
+	if c.ledger.tells() {
+		c.ledger.tell(c.w.stream.Record(), begun)
 	}
 	c.pending = draw.Token
 	return draw.Token, nil
@@ -71,26 +69,48 @@ type brancher interface {
 // ahead chooses by what follows the candidates.
 type ahead struct {
 	w        *Worker
+	tap      *tap
+	ledger   *ledger
 	step     lookahead.Step
+	plan     sampler.Plan
 	peeks    int
 	tokens   int
 	min, max float64 // of alpha
 }
 
 func (c *ahead) next(ctx context.Context, step int) (int32, error) {
-	c.step.Index = step
+	begun := c.ledger.clock()
+	var err error
+	if c.plan, err = c.w.stream.Plan(c.step.Row, c.step.Ban); err != nil {
+		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
+	}
+	c.step.Index, c.step.Plan = step, &c.plan
 	out, err := c.w.decoder.Next(ctx, &c.step)
 	if err != nil {
-		return 0, fmt.Errorf("choose token: %w", err)
+		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
 	}
-	c.peeks += out.Peeks
-	c.tokens++
-	c.min, c.max = math.Min(c.min, out.Alpha), math.Max(c.max, out.Alpha)
+	c.account(&out, begun)
 	if !out.End {
 		c.step.Row = out.Row
 		c.w.note(out.Token)
 	}
 	return out.Token, nil
+}
+
+// account takes in what was decided.
+func (c *ahead) account(out *lookahead.Outcome, begun time.Time) {
+	c.peeks += out.Peeks
+	c.tokens++
+	c.min, c.max = math.Min(c.min, out.Alpha), math.Max(c.max, out.Alpha)
+	ev := c.tap.take()
+	c.w.stream.Accept(out.Token, ev)
+	c.tap.Accepted(c.step.Index, out.Token)
+	c.ledger.count(ev)
+	if c.ledger.tells() {
+		r := c.w.stream.Record()
+		out.Describe(&r)
+		c.ledger.tell(r, begun)
+	}
 }
 
 func (c *ahead) end() (err error) {
@@ -109,10 +129,11 @@ func (c *ahead) stats(s *backends.DecodeStats) {
 }
 
 // chooser makes the chooser of a request whose prompt has been decoded; row follows it.
-func (w *Worker) chooser(job *Job, noise sampler.Noise, row []float32) (chooser, error) {
+func (r *run) chooser(row []float32) (chooser, error) {
+	w, job := r.w, r.job
 	ban := w.ban(job)
 	if !job.Params.UsesLookahead() {
-		return &plain{w: w, params: &job.Params, noise: noise, ban: ban, row: row, pending: -1}, nil
+		return &plain{w: w, tap: r.tap, ledger: r.ledger, ban: ban, row: row, pending: -1}, nil
 	}
 	if w.branches == nil {
 		return nil, errNoForks
@@ -120,8 +141,8 @@ func (w *Worker) chooser(job *Job, noise sampler.Noise, row []float32) (chooser,
 	if err := w.branches.begin(w.main, len(w.held.tokens)); err != nil {
 		return nil, err
 	}
-	c := &ahead{w: w, min: math.Inf(1), max: math.Inf(-1)}
-	c.step = lookahead.Step{Row: row, Params: &job.Params, Noise: noise, Eval: w.branches, Ban: ban, EOG: w.lang.EOG}
+	c := &ahead{w: w, tap: r.tap, ledger: r.ledger, min: math.Inf(1), max: math.Inf(-1)}
+	c.step = lookahead.Step{Row: row, Params: &job.Params, Noise: r.tap, Eval: w.branches, Ban: ban, EOG: w.lang.EOG}
 	return c, nil
 }
 
@@ -139,25 +160,4 @@ func (w *Worker) ban(job *Job) *sampler.Mask {
 	}
 	ids := slices.DeleteFunc(slices.Clone(w.lang.Think.IDs()), func(id int32) bool { return slices.Contains(job.Allow, id) })
 	return sampler.NewMask(ids...)
-}
-
-// noise is where the request's numbers come from.
-func (w *Worker) noise(p *sampler.Params) (sampler.Noise, error) {
-	return sampler.NewNoise(p, source{w.deps.Entropy}, nil)
-}
-
-// source marks the errors of a byte source as such.
-type source struct{ sampler.ByteSource }
-
-// Fill implements sampler.ByteSource.
-func (s source) Fill(ctx context.Context, buf []byte) (sampler.Block, error) {
-	block, err := s.ByteSource.Fill(ctx, buf)
-	if err == nil || (ctx.Err() != nil && errors.Is(err, ctx.Err())) {
-		return block, err
-	}
-	return block, &backends.Error{
-		Kind: backends.KindEntropy, Code: "entropy_unavailable", Err: err,
-		Message: "the entropy source failed: " + err.Error(),
-		Hint:    "try again, or give a seed",
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"qr-gateway/backends/llama/engine"
+	"qr-gateway/backends/supply"
+	"qr-gateway/entropy/hub"
 	"qr-gateway/sampler"
 	"qr-gateway/sampler/lookahead/lookaheadtest"
 )
@@ -208,6 +210,11 @@ func (r *randomBytes) Fill(_ context.Context, buf []byte) (sampler.Block, error)
 	return sampler.Block{Source: "test"}, err
 }
 
+// Open implements Supplier: whatever the name, it is this source.
+func (r *randomBytes) Open(context.Context, string, hub.Blocks) (supply.Opened, error) {
+	return supply.Opened{Source: r, Name: "test", Policy: "strict"}, nil
+}
+
 // fakeConfig is for a worker on a fakeCache.
 func fakeConfig(memory engine.Memory) Config {
 	return Config{Context: 400, Group: 4, Chunk: 64, MinPiece: 32, Memory: memory, Window: 32, ForkOK: true}
@@ -216,8 +223,8 @@ func fakeConfig(memory engine.Memory) Config {
 func fakeDeps(t testing.TB, c Cache) Deps {
 	return Deps{
 		Cache: c, Vocabulary: fakeVocab, Language: NewLanguage(fakeVocabulary()),
-		Entropy: &randomBytes{rng: rand.NewChaCha8([32]byte{1})}, EntropyName: "test",
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Entropy: &randomBytes{rng: rand.NewChaCha8([32]byte{1})},
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 

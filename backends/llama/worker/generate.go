@@ -29,7 +29,8 @@ type run struct {
 	limit  int // tokens to generate
 	answer *answer
 	choose chooser
-	noise  sampler.Noise
+	tap    *tap
+	ledger *ledger
 	emit   func(backends.Event) error
 	one    [1]int32 // the token of an event
 	count  int      // tokens generated, without the end-of-generation token
@@ -44,11 +45,12 @@ func (w *Worker) generate(ctx context.Context, job *Job, emit func(backends.Even
 	if err != nil {
 		return nil, err
 	}
-	r := &run{w: w, job: job, limit: limit, emit: emit, begun: time.Now()}
+	r := &run{w: w, job: job, limit: limit, emit: emit, begun: time.Now(), ledger: newLedger(job, w.deps.Log)}
 	r.answer = newAnswer(text.NewStops(job.Stops, job.IncludeStop), w.deps.Parse, job.Format)
-	if r.noise, err = w.noise(&job.Params); err != nil {
+	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
+	defer r.tap.End()
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
@@ -60,6 +62,17 @@ func (w *Worker) generate(ctx context.Context, job *Job, emit func(backends.Even
 		return nil, err
 	}
 	return r.result(reason), nil
+}
+
+// open makes ready what chooses, and refuses what can't be done before anything is decoded.
+func (r *run) open(ctx context.Context) (err error) {
+	p := &r.job.Params
+	if err := r.w.stream.Begin(p, r.job.Tokens); err != nil {
+		return explain(ctx, err)
+	}
+	r.w.stream.Observe(r.ledger.tells())
+	r.tap, err = r.w.tap(ctx, p)
+	return err
 }
 
 // admit is the number of tokens the job may generate. The cache has cells for the whole context and one group besides.
@@ -88,13 +101,14 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.emit(backends.Event{Started: started}); err != nil {
 		return err
 	}
+	r.tap.Accepted(-1, -1)
 	row, err := w.prompt(ctx, job.Tokens, r.cached)
 	if err != nil {
 		return err
 	}
 	r.first = time.Now()
 	w.doing.Store(&activity{state: stateDecode, request: job.ID})
-	r.choose, err = w.chooser(job, r.noise, row)
+	r.choose, err = r.chooser(row)
 	return err
 }
 
@@ -140,13 +154,25 @@ func (r *run) finish() error {
 // result is the account of the finished run.
 func (r *run) result(reason string) *backends.Result {
 	s := backends.DecodeStats{Worker: r.w.cfg.Index, PromptMS: millis(r.begun, r.first), DecodeMS: millis(r.first, time.Now())}
-	s.EntropySource, s.USource = "none", "none"
-	if drawsNumbers(&r.job.Params) {
-		s.EntropySource, s.USource, s.EntropyBytes = r.noise.Info()
+	s.Preset, s.Strategy = r.job.Params.Preset, strategy(&r.job.Params)
+	s.EntropySource, s.Amplifier = none, none
+	if r.ledger.numbers > 0 || drawsNumbers(&r.job.Params) {
+		s.EntropySource, s.Policy, s.Amplifier = r.tap.from.Name, r.tap.from.Policy, r.tap.amp
+		_, _, s.EntropyBytes = r.tap.Info()
 	}
+	s.USource = s.Amplifier
+	r.ledger.stats(&s)
 	r.choose.stats(&s)
 	usage := backends.Usage{PromptTokens: len(r.job.Tokens), CompletionTokens: r.count, CachedTokens: r.cached}
 	return &backends.Result{Reason: reason, Usage: usage, Stats: s}
+}
+
+// strategy is what sets the temperature.
+func strategy(p *sampler.Params) string {
+	if p.Bypass {
+		return "fixed"
+	}
+	return p.Strategy
 }
 
 // drawsNumbers reports whether anything about a token is left to chance.

@@ -92,7 +92,7 @@ func (b *bench) idleWorker(t testing.TB, context int) *Worker {
 		Context: context, Group: 8, Chunk: 256, MinPiece: 32, Memory: info.Memory, Window: info.Window, ForkOK: true, Canonical: b.canonical,
 	}, Deps{
 		Cache: b.cache(t), Turn: b.gate.Join(), Vocabulary: info.Vocabulary, Language: NewLanguage(b.model.Vocab()), Parse: b.model.ParseChat,
-		Entropy: &randomBytes{rng: rand.NewChaCha8([32]byte{1})}, EntropyName: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Entropy: &randomBytes{rng: rand.NewChaCha8([32]byte{1})}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

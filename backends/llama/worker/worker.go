@@ -106,15 +106,14 @@ func NewLanguage(v *engine.Vocab) Language {
 
 // Deps is what a worker works with.
 type Deps struct {
-	Cache       Cache  // owned by the worker
-	Turn        *Turn  // nil: decodes don't wait
-	Cores       *Cores // nil: decodes use the threads that the cache was made with
-	Vocabulary  int    // logits in a row
-	Language    Language
-	Parse       Parser
-	Entropy     sampler.ByteSource
-	EntropyName string
-	Log         *slog.Logger
+	Cache      Cache  // owned by the worker
+	Turn       *Turn  // nil: decodes don't wait
+	Cores      *Cores // nil: decodes use the threads that the cache was made with
+	Vocabulary int    // logits in a row
+	Language   Language
+	Parse      Parser
+	Entropy    Supplier
+	Log        *slog.Logger
 }
 
 // Worker is one KV cache and the goroutine that uses it.
@@ -126,7 +125,7 @@ type Worker struct {
 	lane     *lane
 	branches brancher // nil: no lookahead
 	decoder  *lookahead.Decoder
-	sampler  *sampler.Sampler
+	stream   *sampler.Stream
 	progress Progress
 	doing    atomic.Pointer[activity]
 	used     atomic.Int64 // tokens in the cache, candidates not counted
@@ -151,7 +150,7 @@ func New(cfg Config, d Deps) (*Worker, error) {
 	w := &Worker{
 		cfg: cfg, deps: d, lang: d.Language,
 		policy:  policy{memory: cfg.Memory, chunk: cfg.Chunk, minPiece: cfg.MinPiece},
-		decoder: dec, sampler: sampler.New(d.Vocabulary),
+		decoder: dec, stream: sampler.NewStream(d.Vocabulary),
 		tasks: make(chan func(context.Context)), quit: make(chan struct{}),
 		held: residue{tokens: make([]int32, 0, cfg.Context)},
 	}
