@@ -5,27 +5,68 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"qr-gateway/entropy"
 )
 
+// Options fit the suite to a source.
+type Options struct {
+	// Largest is the biggest draw that is made, 20,480 bytes where it is 0. A slow source may ask for less.
+	Largest int
+	// Rounds is how often the largest draw is made, 64 where it is 0.
+	Rounds int
+	// Soon is how long after its context has ended a draw may take to return, 2 s where it is 0.
+	Soon time.Duration
+	// LowEntropy says that blocks may be alike and bytes may never be written with some bit: raw sources.
+	LowEntropy bool
+}
+
+func (o Options) orDefaults() Options {
+	if o.Largest == 0 {
+		o.Largest = 20480
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 64
+	}
+	if o.Soon == 0 {
+		o.Soon = 2 * time.Second
+	}
+	return o
+}
+
 // Run checks that the sources made by open keep the obligations of [entropy.Source]. open is called once per check; what it opens it
-// closes with t.Cleanup.
+// closes with t.Cleanup, unless a check has closed it before: Close can be called twice.
 func Run(t *testing.T, open func(t *testing.T) entropy.Source) {
-	for name, check := range map[string]func(*testing.T, entropy.Source){
-		"fills the buffer":         fills,
-		"describes the block":      describes,
-		"never repeats":            neverRepeats,
-		"honours the context":      honoursContext,
-		"serves many at once":      servesMany,
-		"takes an empty buffer":    takesNothing,
-		"passes bytes through":     passesThrough,
-		"leaves what is not asked": leavesRest,
+	RunWith(t, Options{}, open)
+}
+
+// RunWith is Run fitted to a source.
+func RunWith(t *testing.T, o Options, open func(t *testing.T) entropy.Source) {
+	o = o.orDefaults()
+	for _, c := range []struct {
+		name  string
+		check func(*testing.T, Options, entropy.Source)
+	}{
+		{"fills the buffer", fills},
+		{"describes the block", describes},
+		{"orders its times", ordersTimes},
+		{"never repeats", neverRepeats},
+		{"honours the context", honoursContext},
+		{"returns soon when cancelled in a draw", returnsSoon},
+		{"never writes late", neverWritesLate},
+		{"serves many at once", servesMany},
+		{"takes an empty buffer", takesNothing},
+		{"passes bytes through", passesThrough},
+		{"leaves what is not asked", leavesRest},
+		{"can be probed", canBeProbed},
+		{"closes for good", closesForGood},
 	} {
-		t.Run(name, func(t *testing.T) { check(t, open(t)) })
+		t.Run(c.name, func(t *testing.T) { c.check(t, o, open(t)) })
 	}
 }
 
@@ -38,11 +79,11 @@ func draw(t *testing.T, s entropy.Source, n int) entropy.Block {
 	return b
 }
 
-// fills: a byte that was never written would be 0 in all of 64 draws.
-func fills(t *testing.T, s entropy.Source) {
-	for _, n := range []int{1, 2, 255, 20480} {
+// fills: a byte that was never written would be 0 in all draws.
+func fills(t *testing.T, o Options, s entropy.Source) {
+	for _, n := range []int{1, 2, 255, o.Largest} {
 		written := make([]byte, n)
-		for range 64 {
+		for range o.Rounds {
 			b := draw(t, s, n)
 			if len(b.Bytes) != n {
 				t.Fatalf("asked for %d bytes, got %d", n, len(b.Bytes))
@@ -51,13 +92,13 @@ func fills(t *testing.T, s entropy.Source) {
 				written[i] |= v
 			}
 		}
-		if i := bytes.IndexByte(written, 0); i >= 0 {
+		if i := bytes.IndexByte(written, 0); i >= 0 && !o.LowEntropy {
 			t.Fatalf("byte %d of %d is never written", i, n)
 		}
 	}
 }
 
-func describes(t *testing.T, s entropy.Source) {
+func describes(t *testing.T, _ Options, s entropy.Source) {
 	buf := make([]byte, 16)
 	b, err := s.Draw(t.Context(), buf)
 	if err != nil {
@@ -66,21 +107,41 @@ func describes(t *testing.T, s entropy.Source) {
 	if &b.Bytes[0] != &buf[0] {
 		t.Error("the block is not the caller's buffer")
 	}
-	if b.Source == "" || b.Class == "" {
-		t.Errorf("source or freshness is missing: %+v", b)
+	if b.Source == "" {
+		t.Errorf("source is missing: %+v", b)
 	}
-	if b.Requested.IsZero() || b.Arrived.Before(b.Requested) {
-		t.Errorf("requested %v, arrived %v", b.Requested, b.Arrived)
+	classes := []entropy.Class{entropy.ClassJIT, entropy.ClassBuffer, entropy.ClassUnknown, entropy.ClassPool, entropy.ClassReplay}
+	if !slices.Contains(classes, b.Class) {
+		t.Errorf("class is %q, want one of %q", b.Class, classes)
+	}
+	if b.Pipelined || b.Fallback {
+		t.Errorf("a plain draw is neither pipelined nor a second choice: %+v", b)
 	}
 	if next := draw(t, s, 16); next.Sequence <= b.Sequence {
 		t.Errorf("sequence %d comes after %d", next.Sequence, b.Sequence)
 	}
 }
 
-func neverRepeats(t *testing.T, s entropy.Source) {
+// ordersTimes: just in time means that the request leaves after the draw began.
+func ordersTimes(t *testing.T, _ Options, s entropy.Source) {
+	for range 8 {
+		before := time.Now()
+		b := draw(t, s, 64)
+		after := time.Now()
+		if b.Requested.Before(before) || b.Arrived.Before(b.Requested) || after.Before(b.Arrived) {
+			t.Errorf("drawn %v to %v, requested %v, arrived %v", before, after, b.Requested, b.Arrived)
+		}
+	}
+}
+
+func neverRepeats(t *testing.T, o Options, s entropy.Source) {
+	size := 16
+	if o.LowEntropy {
+		size = 1024
+	}
 	seen := map[string]bool{}
-	for range 1000 {
-		b := draw(t, s, 16)
+	for range 500 {
+		b := draw(t, s, size)
 		if seen[string(b.Bytes)] {
 			t.Fatalf("block %x was handed out twice", b.Bytes)
 		}
@@ -88,7 +149,7 @@ func neverRepeats(t *testing.T, s entropy.Source) {
 	}
 }
 
-func honoursContext(t *testing.T, s entropy.Source) {
+func honoursContext(t *testing.T, _ Options, s entropy.Source) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Draw(ctx, make([]byte, 16)); !errors.Is(err, context.Canceled) {
@@ -99,14 +160,75 @@ func honoursContext(t *testing.T, s entropy.Source) {
 	}
 }
 
-func servesMany(t *testing.T, s entropy.Source) {
+// cancelled starts a draw, ends its context after a moment that grows with i, and returns its buffer, error and how long it took to return.
+func cancelled(t *testing.T, o Options, s entropy.Source, i int) ([]byte, error, time.Duration) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	buf := make([]byte, o.Largest)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Draw(ctx, buf)
+		done <- err
+	}()
+	wait := time.NewTimer(time.Duration(i) * 100 * time.Microsecond)
+	defer wait.Stop()
+	select {
+	case err := <-done: // it was quicker
+		return buf, err, 0
+	case <-wait.C:
+	}
+	ended := time.Now()
+	cancel()
+	err := <-done
+	return buf, err, time.Since(ended)
+}
+
+func returnsSoon(t *testing.T, o Options, s entropy.Source) {
+	for i := range 10 {
+		_, err, took := cancelled(t, o, s, i)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled in a draw: %v", err)
+		}
+		if took > o.Soon {
+			t.Errorf("it took %v to return after its context had ended", took)
+		}
+	}
+	if b := draw(t, s, 16); len(b.Bytes) != 16 {
+		t.Error("the next draw fails")
+	}
+}
+
+// neverWritesLate: after a draw has returned, its buffer is the caller's. The draws that follow flush what may still be on its way.
+func neverWritesLate(t *testing.T, o Options, s entropy.Source) {
+	mark := bytes.Repeat([]byte{0xa5}, o.Largest)
+	var given [][]byte
+	for i := range 10 {
+		buf, _, _ := cancelled(t, o, s, i)
+		copy(buf, mark)
+		given = append(given, buf)
+	}
+	for range 10 {
+		draw(t, s, 256)
+	}
+	for i, buf := range given {
+		if !bytes.Equal(buf, mark) {
+			t.Errorf("draw %d wrote to its buffer after it had returned", i)
+		}
+	}
+}
+
+func servesMany(t *testing.T, o Options, s entropy.Source) {
 	const users, each = 8, 50
+	size := 16
+	if o.LowEntropy {
+		size = 1024
+	}
 	blocks := make([][]string, users)
 	var group sync.WaitGroup
 	for u := range users {
 		group.Go(func() {
 			for range each {
-				b, err := s.Draw(t.Context(), make([]byte, 16))
+				b, err := s.Draw(t.Context(), make([]byte, size))
 				if err != nil {
 					t.Error(err)
 					return
@@ -127,24 +249,24 @@ func servesMany(t *testing.T, s entropy.Source) {
 	}
 }
 
-func takesNothing(t *testing.T, s entropy.Source) {
+func takesNothing(t *testing.T, _ Options, s entropy.Source) {
 	if b, err := s.Draw(t.Context(), nil); err != nil || len(b.Bytes) != 0 {
 		t.Errorf("got %d bytes, error %v", len(b.Bytes), err)
 	}
 }
 
-func passesThrough(t *testing.T, s entropy.Source) {
-	a, b := make([]byte, 32), make([]byte, 32)
+func passesThrough(t *testing.T, _ Options, s entropy.Source) {
+	a, b := make([]byte, 256), make([]byte, 256)
 	f := entropy.Filler{Source: s}
 	if err := errors.Join(f.Fill(t.Context(), a), f.Fill(t.Context(), b)); err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Equal(a, b) || bytes.Equal(a, make([]byte, 32)) {
+	if bytes.Equal(a, b) || bytes.Equal(a, make([]byte, 256)) {
 		t.Errorf("got %x and %x", a, b)
 	}
 }
 
-func leavesRest(t *testing.T, s entropy.Source) {
+func leavesRest(t *testing.T, _ Options, s entropy.Source) {
 	buf := bytes.Repeat([]byte{0xa5}, 64)
 	if _, err := s.Draw(t.Context(), buf[16:48]); err != nil {
 		t.Fatal(err)
@@ -152,5 +274,77 @@ func leavesRest(t *testing.T, s entropy.Source) {
 	rest := slices.Concat(buf[:16], buf[48:])
 	if !bytes.Equal(rest, bytes.Repeat([]byte{0xa5}, 32)) {
 		t.Errorf("wrote outside its buffer: %x", rest)
+	}
+}
+
+func canBeProbed(t *testing.T, _ Options, s entropy.Source) {
+	p, ok := s.(entropy.Prober)
+	if !ok {
+		t.Skip("it has no probe")
+	}
+	caps, err := p.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := draw(t, s, 64)
+	if caps.Device != "" && b.Device != caps.Device {
+		t.Errorf("the probe finds device %q, blocks name %q", caps.Device, b.Device)
+	}
+	if caps.Class != "" && b.Class != caps.Class {
+		t.Errorf("the probe finds class %q, blocks name %q", caps.Class, b.Class)
+	}
+	if _, ok := s.(entropy.Numberer); caps.Number && !ok {
+		t.Error("the probe finds numbers, and the source can't be asked for one")
+	}
+}
+
+// closesForGood also ends draws that are waiting. That no goroutine stays is for goleak in the TestMain of the source's tests.
+func closesForGood(t *testing.T, o Options, s entropy.Source) {
+	c, ok := s.(io.Closer)
+	if !ok {
+		t.Skip("it holds nothing to close")
+	}
+	draw(t, s, 16)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				if _, err := s.Draw(t.Context(), make([]byte, o.Largest)); err != nil {
+					if entropy.KindOf(err) != entropy.KindClosed {
+						t.Errorf("a draw while it was closed: %v", err)
+					}
+					return
+				}
+			}
+		})
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	group.Wait()
+	if _, err := s.Draw(t.Context(), make([]byte, 16)); entropy.KindOf(err) != entropy.KindClosed {
+		t.Errorf("a draw after Close: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("close again: %v", err)
+	}
+}
+
+// RunFailing checks what the errors of a source that can't serve are like. open makes sources that fail every draw.
+func RunFailing(t *testing.T, want entropy.Kind, open func(t *testing.T) entropy.Source) {
+	s := open(t)
+	buf := make([]byte, 64)
+	b, err := s.Draw(t.Context(), buf)
+	e, ok := errors.AsType[*entropy.Error](err)
+	switch {
+	case !ok:
+		t.Fatalf("want an *entropy.Error, got %T: %v", err, err)
+	case e.Kind != want:
+		t.Errorf("kind is %s, want %s: %v", e.Kind, want, err)
+	case e.Source == "" || e.Message == "":
+		t.Errorf("it names no source or thing: %#v", e)
+	}
+	if b.Bytes != nil {
+		t.Errorf("a failed draw returns bytes: %+v", b)
 	}
 }

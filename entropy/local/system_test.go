@@ -20,20 +20,36 @@ func TestSystem(t *testing.T) {
 
 func TestSystemFails(t *testing.T) {
 	boom := errors.New("boom")
-	s := &System{reader: iotest.ErrReader(boom), now: time.Now}
-	if b, err := s.Draw(t.Context(), make([]byte, 4)); !errors.Is(err, boom) || b.Bytes != nil {
-		t.Errorf("got %+v, error %v", b, err)
+	open := func(*testing.T) entropy.Source {
+		return &System{name: "system", reader: iotest.ErrReader(boom), now: time.Now}
+	}
+	entropytest.RunFailing(t, entropy.KindTransport, open)
+	if _, err := open(t).Draw(t.Context(), make([]byte, 4)); !errors.Is(err, boom) {
+		t.Errorf("the cause is lost: %v", err)
 	}
 }
 
-func TestSystemAllocatesNothing(t *testing.T) {
-	s, buf, ctx := NewSystem(), make([]byte, 20480), t.Context()
-	n := testing.AllocsPerRun(10, func() {
-		if _, err := s.Draw(ctx, buf); err != nil {
-			t.Fatal(err)
+func TestDrawsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	timing, err := OpenTiming(t.Context(), "timing", lenient())
+	if err != nil {
+		t.Skip(err)
+	}
+	mock, err := OpenMock(t.Context(), "mock", MockConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []entropy.Source{NewSystem(), mock, timing} {
+		buf, ctx := make([]byte, 20480), t.Context()
+		n := testing.AllocsPerRun(5, func() {
+			if _, err := s.Draw(ctx, buf); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%T: %v allocations a draw", s, n)
 		}
-	})
-	if n != 0 {
-		t.Errorf("%v allocations a draw", n)
 	}
 }

@@ -1,0 +1,6 @@
+//go:build race
+
+package local
+
+// raceEnabled: the detector itself allocates.
+const raceEnabled = true
