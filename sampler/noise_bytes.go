@@ -135,6 +135,9 @@ func (e *EntropyNoise) fetch(ctx context.Context, step int) (Block, *Asked, erro
 		return block, &e.ahead.asked, nil
 	}
 	asked := e.ahead.missed(step)
+	if err := ctx.Err(); err != nil {
+		return Block{}, asked, err
+	}
 	block, err := e.src.Fill(ctx, e.buf)
 	return block, asked, err
 }

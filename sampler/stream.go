@@ -153,15 +153,18 @@ func (s *Stream) check(n int, broken bool) error {
 	return nil
 }
 
-// broken reports a logit that is NaN or +Inf.
+// broken reports a logit that is NaN or +Inf. A sum of eight, times 0, is 0 unless one of them is not finite, or the sum overflows; only
+// then are all looked at one by one.
 func broken[T float32 | float64](row []T) bool {
-	inf := T(math.Inf(1))
-	for _, v := range row {
-		if !(v < inf) {
-			return true
-		}
+	var sum T
+	y := row
+	for ; len(y) >= 8; y = y[8:] {
+		sum += (((y[0] + y[1]) + (y[2] + y[3])) + ((y[4] + y[5]) + (y[6] + y[7]))) * 0
 	}
-	return false
+	for _, v := range y {
+		sum += v * 0
+	}
+	return sum != 0 && slices.ContainsFunc(row, func(v T) bool { return !(v < T(math.Inf(1))) })
 }
 
 // adjusts reports whether the row has to be copied: because logits change, or because bans must be seen by whoever looks at the row as a whole.

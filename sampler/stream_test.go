@@ -139,6 +139,31 @@ func TestStreamRefuses(t *testing.T) {
 	}
 }
 
+// TestBrokenRows finds one bad logit wherever it stands, and none where the logits are only large or absent.
+func TestBrokenRows(t *testing.T) {
+	p := sampler.Defaults()
+	for n := 1; n < 20; n++ {
+		s := begin(t, n, &p)
+		for at := range n {
+			for bad, want := range map[float64]error{
+				math.NaN(): sampler.ErrLogits, math.Inf(1): sampler.ErrLogits, math.Inf(-1): nil, math.MaxFloat32: nil, -math.MaxFloat32: nil,
+			} {
+				row, wide := make([]float32, n), make([]float64, n)
+				for i := range row {
+					row[i], wide[i] = -math.MaxFloat32, -math.MaxFloat64
+				}
+				row[at], wide[at] = float32(bad), bad
+				if _, err := s.Plan(row, nil); !errors.Is(err, want) {
+					t.Errorf("%v at %d of %d: error %v", bad, at, n, err)
+				}
+				if _, err := s.Plan64(wide, nil); !errors.Is(err, want) {
+					t.Errorf("%v at %d of %d, float64: error %v", bad, at, n, err)
+				}
+			}
+		}
+	}
+}
+
 // counted counts how often it is asked.
 type counted struct {
 	sampler.Noise
