@@ -111,6 +111,7 @@ func checkOutput(t *rapid.T, out *temper.Output, row []float64) {
 			t.Fatalf("note %+v", n)
 		}
 	}
+	wide := slices.ContainsFunc(row, func(v float64) bool { return finite(v) && math.Abs(v) > 1e9 })
 	for i, v := range out.Row {
 		if math.IsNaN(v) || math.IsInf(v, 1) {
 			t.Fatalf("transformed logit %v of %v", v, row[i])
@@ -118,7 +119,7 @@ func checkOutput(t *rapid.T, out *temper.Output, row []float64) {
 		if !finite(row[i]) && finite(v) {
 			t.Fatalf("transformed logit %v of %v, which is absent", v, row[i])
 		}
-		if math.Abs(row[i]) < 1e9 && !finite(v) {
+		if !wide && finite(row[i]) && !finite(v) { // a token that has no chance beside another may go
 			t.Fatalf("transformed logit %v of %v, which is present", v, row[i])
 		}
 	}
