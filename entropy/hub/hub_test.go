@@ -20,7 +20,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	entropytest.Run(t, func(t *testing.T) entropy.Source {
+	entropytest.RunWith(t, entropytest.Options{OtherProbe: true}, func(t *testing.T) entropy.Source {
 		src, _ := open(t, local.NewSystem())
 		return src
 	})
