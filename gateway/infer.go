@@ -124,7 +124,11 @@ func (s *Server) body(c *gin.Context) (*api.Body, error) {
 		return nil, err
 	}
 	_ = ctl.SetReadDeadline(time.Time{}) // else it would end a long reply
-	return api.Parse(raw)
+	body, err := api.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return body.WithPresets(s.deps.Presets), nil
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"qr-gateway/backends"
+	"qr-gateway/configs/presets"
 	"qr-gateway/gateway/api"
 	"qr-gateway/sampler"
 )
@@ -143,6 +144,15 @@ func (s *Server) parameters(c *gin.Context) {
 		out.Data = append(out.Data, p)
 	}
 	s.reply(c, http.StatusOK, out)
+}
+
+// presets shows the sets of parameters that a request may name.
+func (s *Server) presets(c *gin.Context) {
+	all := s.deps.Presets.All()
+	if all == nil {
+		all = []presets.Preset{}
+	}
+	s.reply(c, http.StatusOK, list[presets.Preset]{Object: "list", Data: all})
 }
 
 func finite(f float64) *float64 {

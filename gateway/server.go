@@ -25,6 +25,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"qr-gateway/backends"
+	"qr-gateway/configs/presets"
 	"qr-gateway/gateway/api"
 	"qr-gateway/gateway/dispatch"
 	"qr-gateway/sampler"
@@ -57,6 +58,7 @@ type Deps struct {
 	Metrics    http.Handler     // serves /metrics
 	Observer   Observer         // for metrics of requests
 	Sources    Sources          // nil: engines draw from the operating system alone
+	Presets    presets.Library  // that a request may name
 	Log        *slog.Logger     // nil: nothing is logged
 	NewID      func() string    // unique ids; nil: random ones
 	Now        func() time.Time // wall clock; nil: time.Now
@@ -218,6 +220,7 @@ func (s *Server) routes() *gin.Engine {
 	read(e, "/v1/models", s.listModels)
 	read(e, "/v1/models/*id", s.getModel)
 	read(e, "/v1/qr/parameters", s.parameters)
+	read(e, "/v1/qr/presets", s.presets)
 	read(e, "/v1/qr/entropy", s.entropySources)
 	read(e, "/healthz", s.healthz)
 	read(e, "/health/entropy", s.healthEntropy)

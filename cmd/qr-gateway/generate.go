@@ -15,6 +15,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/llama"
+	"qr-gateway/gateway/sources"
 	"qr-gateway/sampler"
 )
 
@@ -26,6 +27,7 @@ type generation struct {
 	maxTokens      int
 	stop           []string
 	think, verbose bool
+	entropy        []string // sources besides system
 	params         *paramFlags
 }
 
@@ -51,6 +53,8 @@ func newGenerate() *cobra.Command {
 	fl.StringArrayVar(&g.stop, "stop", nil, "`TEXT` to stop at; may be given several times")
 	fl.BoolVar(&g.think, "think", false, "tell the template to let the model think")
 	fl.BoolVar(&g.verbose, "verbose", false, "show the engine's log")
+	fl.StringArrayVar(&g.entropy, "entropy", nil, "an entropy source: `TYPE,KEY=VALUE,...`, e.g. grpc,address=unix:///run/qrng.sock,policy=strict; "+
+		"the first one serves unless --entropy-source names another")
 	g.params = addParamFlags(fl)
 	_ = cmd.MarkFlagRequired("model")
 	cmd.MarkFlagsOneRequired("prompt", "chat")
@@ -63,23 +67,41 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cfg := llama.DefaultConfig()
-	cfg.ID, cfg.Binary, cfg.Model, cfg.Workers = filepath.Base(g.model), g.engine, g.model, 1
 	level := slog.LevelError
 	if g.verbose {
 		level = slog.LevelDebug
 	}
-	cfg.LogLevel = level.String()
-	backend, err := llama.New(cfg, llama.Deps{Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))})
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	lent, err := g.open(ctx, req, log)
 	if err != nil {
 		return err
 	}
+	cfg := llama.DefaultConfig()
+	cfg.ID, cfg.Binary, cfg.Model, cfg.Workers = filepath.Base(g.model), g.engine, g.model, 1
+	cfg.LogLevel, cfg.Entropy = level.String(), lent.Socket()
+	backend, err := llama.New(cfg, llama.Deps{Log: log})
+	if err != nil {
+		return errors.Join(err, lent.Close())
+	}
 	err = runStack(
 		ctx,
+		part{"entropy", lent.Run},
 		part{"engine", backend.Run},
 		part{"generate", func(ctx context.Context) error { return g.generate(ctx, backend, req, stdout, stderr) }},
 	)
 	return errors.Join(err, ctx.Err()) // an interrupted text is not a whole one, unlike a server that was told to stop
+}
+
+// open opens the sources of the flags, and makes the first one that of the request where that names none.
+func (g *generation) open(ctx context.Context, req *backends.Request, log *slog.Logger) (*sources.Sources, error) {
+	specs, err := parseSources(g.entropy)
+	if err != nil {
+		return nil, err
+	}
+	if name := &req.Params.EntropySource; *name == "" && len(specs) > 0 {
+		*name = specs[0].Name
+	}
+	return sources.Open(ctx, sources.Config{Specs: specs, Default: req.Params.EntropySource}, sources.Deps{Log: log})
 }
 
 // request checks the flags.
@@ -138,7 +160,11 @@ func summarize(w io.Writer, res *backends.Result) error {
 		}
 	}
 	prompt := time.Duration(s.PromptMS * float64(time.Millisecond)).Round(time.Millisecond)
-	line += fmt.Sprintf(", entropy %s, u %s, prompt %d tokens in %s", s.EntropySource, s.USource, res.Usage.PromptTokens, prompt)
+	line += fmt.Sprintf(", entropy %s, u %s", s.EntropySource, s.USource)
+	if s.FallbackTokens > 0 {
+		line += fmt.Sprintf(", %d of %d tokens by the second choice", s.FallbackTokens, s.Tokens)
+	}
+	line += fmt.Sprintf(", prompt %d tokens in %s", res.Usage.PromptTokens, prompt)
 	_, err := fmt.Fprintln(w, line)
 	return err
 }

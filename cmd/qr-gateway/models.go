@@ -32,10 +32,10 @@ type served struct {
 type models []served
 
 // newModels makes the backends. Nothing is started.
-func newModels(cfg config.Config, log *slog.Logger) (models, error) {
+func newModels(cfg config.Config, d backendDeps) (models, error) {
 	var all models
 	for _, m := range cfg.Models {
-		b, err := newBackend(m, cfg, log)
+		b, err := newBackend(m, cfg, d)
 		if err != nil {
 			return nil, err
 		}
@@ -44,8 +44,14 @@ func newModels(cfg config.Config, log *slog.Logger) (models, error) {
 	return all, nil
 }
 
+// backendDeps is what backends work with.
+type backendDeps struct {
+	log     *slog.Logger
+	entropy string // path of the socket on which the entropy sources are lent
+}
+
 // makeBackend makes the backend of a model. Nothing is started.
-type makeBackend func(config.Model, config.Config, *slog.Logger) (backends.Backend, error)
+type makeBackend func(config.Model, config.Config, backendDeps) (backends.Backend, error)
 
 // backendKinds is the table of backends, one line each, by the name that a model gives.
 func backendKinds() map[string]makeBackend {
@@ -55,21 +61,23 @@ func backendKinds() map[string]makeBackend {
 	}
 }
 
-func newBackend(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
+func newBackend(m config.Model, cfg config.Config, d backendDeps) (backends.Backend, error) {
 	kinds := backendKinds()
 	create, ok := kinds[m.Backend]
 	if !ok {
 		names := slices.Sorted(maps.Keys(kinds))
 		return nil, fmt.Errorf("model %s: backend %q is not one of %s", m.ID, m.Backend, strings.Join(names, ", "))
 	}
-	return create(m, cfg, log)
+	return create(m, cfg, d)
 }
 
-func newLlama(m config.Model, cfg config.Config, log *slog.Logger) (backends.Backend, error) {
-	return llama.New(llamaConfig(m, cfg), llama.Deps{Log: log})
+func newLlama(m config.Model, cfg config.Config, d backendDeps) (backends.Backend, error) {
+	c := llamaConfig(m, cfg)
+	c.Entropy = d.entropy
+	return llama.New(c, llama.Deps{Log: d.log})
 }
 
-func newFake(m config.Model, _ config.Config, _ *slog.Logger) (backends.Backend, error) {
+func newFake(m config.Model, _ config.Config, _ backendDeps) (backends.Backend, error) {
 	c := fake.DefaultConfig()
 	c.Model, c.Workers = m.ID, m.Workers
 	if m.Context > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,21 +17,12 @@ import (
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
 	"qr-gateway/gateway/queue/memory"
+	"qr-gateway/gateway/sources"
 )
 
 func newServe() *cobra.Command {
 	return withConfig("serve", "serve the models of a configuration: gateway, queue and engines in one", func(cmd *cobra.Command, cfg config.Config) error {
 		return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-	})
-}
-
-func newValidate() *cobra.Command {
-	return withConfig("validate", "check a configuration and say what is wrong with it", func(cmd *cobra.Command, cfg config.Config) error {
-		for _, m := range cfg.Models {
-			fmt.Fprintf(cmd.OutOrStdout(), "model %s: %s %s\n", m.ID, m.Backend, m.Path)
-		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
-		return err
 	})
 }
 
@@ -58,41 +50,62 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	all, err := newModels(cfg, log)
+	lent, err := sources.Open(ctx, sourcesConfig(cfg), sources.Deps{Log: log})
 	if err != nil {
 		return err
+	}
+	parts, err := compose(ctx, cfg, lent, stdout, log)
+	if err != nil {
+		return errors.Join(err, lent.Close())
+	}
+	return runStack(ctx, parts...)
+}
+
+// compose makes everything else that serves, in the order in which it starts.
+func compose(ctx context.Context, cfg config.Config, lent *sources.Sources, stdout io.Writer, log *slog.Logger) ([]part, error) {
+	all, err := newModels(cfg, backendDeps{log: log, entropy: lent.Socket()})
+	if err != nil {
+		return nil, err
 	}
 	q, err := memory.New(queueConfig(cfg))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters()})
+	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters(), Entropy: lent})
 	hub, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q, Waits: metrics})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	worker, err := node.New(nodeConfig(cfg), all.nodeModels(), node.Deps{Queue: q, Frames: hub, Log: log})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	srv, err := gateway.New(edgeConfig(cfg), gateway.Deps{
-		Models: all, Dispatcher: hub, Metrics: metrics.Handler(), Observer: metrics, Log: log,
+		Models: all, Dispatcher: hub, Sources: lent, Presets: cfg.Library, Metrics: metrics.Handler(), Observer: metrics, Log: log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Server.Listen)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", cfg.Server.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", cfg.Server.Listen, err)
 	}
-	return runStack(
-		ctx,
-		part{"engines", all.run},
-		part{"queue", q.Run},
-		part{"node", worker.Run},
-		part{"greeting", func(ctx context.Context) error { return greet(ctx, all, ln.Addr(), stdout, log) }},
-		part{"server", func(ctx context.Context) error { return srv.Serve(ctx, ln) }},
-	)
+	return []part{
+		{"entropy", lent.Run},
+		{"engines", all.run},
+		{"queue", q.Run},
+		{"node", worker.Run},
+		{"greeting", func(ctx context.Context) error { return greet(ctx, all, ln.Addr(), stdout, log) }},
+		{"server", func(ctx context.Context) error { return srv.Serve(ctx, ln) }},
+	}, nil
+}
+
+func sourcesConfig(cfg config.Config) sources.Config {
+	c := sources.Config{Default: cfg.Entropy.Default, Allow: cfg.SourceNames()}
+	for _, s := range cfg.Entropy.Sources {
+		c.Specs = append(c.Specs, s.Spec())
+	}
+	return c
 }
 
 func queueConfig(cfg config.Config) memory.Config {

@@ -23,7 +23,8 @@ import (
 // Config is what to open.
 type Config struct {
 	Specs   []catalog.Spec
-	Default string // name of the source of requests that name none; empty is the operating system's generator
+	Default string   // name of the source of requests that name none; empty is the operating system's generator
+	Allow   []string // names that a request may ask for; empty: all
 }
 
 // Deps is what sources work with.
@@ -35,8 +36,9 @@ type Deps struct {
 // Sources are all sources of a process.
 type Sources struct {
 	set   *catalog.Set
-	names []string
-	first string // the default
+	names []string // of all
+	allow []string // those that a request may ask for
+	first string   // the default
 	watch *watch
 	hub   *hub.Server
 	dir   string // of the hub's socket
@@ -60,7 +62,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Sources, error) {
 	if _, err := s.set.Guard(cfg.Default); err != nil {
 		return nil, errors.Join(fmt.Errorf("choose the default entropy source: %w", err), s.set.Close())
 	}
-	s.names = s.set.Names()
+	s.names, s.allow = s.set.Names(), cfg.Allow
+	if len(s.allow) == 0 {
+		s.allow = s.names
+	}
 	if err := s.listen(ctx, d.Log); err != nil {
 		return nil, errors.Join(err, s.set.Close())
 	}
@@ -123,7 +128,7 @@ func serves(c *guard.Calibration, ask hub.Blocks) bool {
 }
 
 // Names implements [gateway.Sources].
-func (s *Sources) Names() []string { return s.names }
+func (s *Sources) Names() []string { return s.allow }
 
 // Default implements [gateway.Sources].
 func (s *Sources) Default() string { return s.first }
