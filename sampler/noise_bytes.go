@@ -131,10 +131,10 @@ func (e *EntropyNoise) draw(ctx context.Context, step int) error {
 // fetch takes the bytes that were asked for ahead, or else asks now.
 func (e *EntropyNoise) fetch(ctx context.Context, step int) (Block, *Asked, error) {
 	block, ok := e.ahead.redeem(ctx, step, e.buf)
+	asked := e.ahead.sentFor(step)
 	if ok {
-		return block, &e.ahead.asked, nil
+		return block, asked, nil
 	}
-	asked := e.ahead.missed(step)
 	if err := ctx.Err(); err != nil {
 		return Block{}, asked, err
 	}
@@ -184,6 +184,7 @@ type ahead struct {
 	ticket Ticket
 	asked  Asked // the latest
 	sent   bool  // asked was sent for its step
+	told   Asked // the one that the evidence is about
 }
 
 // begin asks for the bytes of step.
@@ -212,12 +213,13 @@ func (a *ahead) redeem(ctx context.Context, step int, buf []byte) (Block, bool) 
 	return block, err == nil
 }
 
-// missed is the request that was sent for step and gave no bytes.
-func (a *ahead) missed(step int) *Asked {
+// sentFor is the request that was sent for step, or nil. It is not touched by the next one, which is on its way before the record is read.
+func (a *ahead) sentFor(step int) *Asked {
 	if !a.sent || a.asked.Step != step {
 		return nil
 	}
-	return &a.asked
+	a.told = a.asked
+	return &a.told
 }
 
 func (a *ahead) drop() {

@@ -253,26 +253,43 @@ func (n Notes) MarshalJSON() ([]byte, error) {
 func (n *Notes) UnmarshalJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	*n = nil
-	if _, err := dec.Token(); err != nil {
+	open, err := dec.Token()
+	if err != nil || open == nil {
 		return err
 	}
+	if open != json.Delim('{') {
+		return fmt.Errorf("decode notes: %v is not an object", open)
+	}
 	for dec.More() {
-		name, err := dec.Token()
+		note, err := readNote(dec)
 		if err != nil {
-			return err
-		}
-		note := temper.Note{Name: fmt.Sprint(name)}
-		switch v, err := dec.Token(); v := v.(type) {
-		case string:
-			note.Text = v
-		case float64:
-			note.Value = v
-		case nil:
-			note.Value = math.NaN()
-		default:
-			return fmt.Errorf("decode notes: %v is not a number or a text: %w", v, err)
+			return fmt.Errorf("decode notes: %w", err)
 		}
 		*n = append(*n, note)
 	}
 	return nil
+}
+
+// readNote reads a name and its value.
+func readNote(dec *json.Decoder) (temper.Note, error) {
+	name, err := dec.Token()
+	if err != nil {
+		return temper.Note{}, err
+	}
+	note := temper.Note{Name: fmt.Sprint(name)}
+	value, err := dec.Token()
+	if err != nil {
+		return note, err
+	}
+	switch v := value.(type) {
+	case string:
+		note.Text = v
+	case float64:
+		note.Value = v
+	case nil:
+		note.Value = math.NaN()
+	default:
+		return note, fmt.Errorf("%v is not a number or a text", v)
+	}
+	return note, nil
 }
