@@ -71,7 +71,7 @@ func planOne(s Spec) (planned, error) {
 		}
 		p.guard.Health = false // the members' own guards test the bytes
 	}
-	if k.Class == entropy.ClassReplay {
+	if k.Members != nil || k.Class == entropy.ClassReplay {
 		p.guard.StartUpSamples = 0 // a recording or stream is handed out from its first byte
 	}
 	_, p.claimed = guards["claimed_entropy"]
