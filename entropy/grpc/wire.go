@@ -58,6 +58,9 @@ func walk(msg []byte, visit func(num protowire.Number, typ protowire.Type, value
 		if n < 0 {
 			return fmt.Errorf("%w: field tag: %w", errWire, protowire.ParseError(n))
 		}
+		if num > protowire.MaxValidNumber {
+			return fmt.Errorf("%w: field number %d", errWire, num)
+		}
 		msg = msg[n:]
 		n = protowire.ConsumeFieldValue(num, typ, msg)
 		if n < 0 {

@@ -109,6 +109,8 @@ func (s *Server) draw(ctx context.Context, n int) (entropy.Block, error) {
 	buf := make([]byte, n) // the reply keeps it until it is sent
 	b, err := s.deps.Source.Draw(ctx, buf)
 	switch {
+	case err == nil && b.Fallback: // the protocol has no way to say so
+		return b, status.Errorf(codes.FailedPrecondition, "the bytes come from a second choice, %s: they are not handed out", b.Source)
 	case err == nil && len(b.Bytes) == n:
 		return b, nil
 	case err == nil:
