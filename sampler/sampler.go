@@ -46,7 +46,7 @@ type Draw struct {
 // New returns a sampler for rows of nVocab logits.
 func New(nVocab int) *Sampler {
 	return &Sampler{
-		nVocab: nVocab, hist: vec.NewHist(), sketch: vec.NewSketch(), soft: new(vec.Softmax),
+		nVocab: nVocab, hist: vec.NewHist(), sketch: vec.NewSketch(), soft: vec.NewSoftmax(),
 		keys: make([]vec.Key, 0, nVocab), prob: make([]float64, 0, smallSet),
 	}
 }

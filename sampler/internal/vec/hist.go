@@ -64,7 +64,7 @@ func NewHist() *Hist {
 func (h *Hist) Reset(largest float32, t, floor float64) {
 	h.buckets = [nBuckets]bucket{}
 	h.max, h.scale = float64(largest), perNat/max(t, 1e-12)
-	h.least = max(tiny, math.Log(floor)*perNat)
+	h.least = max(tiny, (math.Log(floor)-1e-16)*perNat) // e^x is 1 where x is -1e-16
 	h.far = uint64(min(max(-h.least/(1<<bucketBits), 1), nBuckets)) - 1
 }
 

@@ -17,12 +17,12 @@ type sums struct {
 	s1, s2 float64 // sums of e^s s and e^s s^2
 }
 
-func (a *sums) add(s float64) {
+// add takes in a token of weight w = e^s.
+func (a *sums) add(s, w float64) {
 	if s == 0 {
 		a.peaks++
 		return
 	}
-	w := math.Exp(s)
 	a.rest += w
 	a.s1 += w * s
 	a.s2 += w * s * s
@@ -51,7 +51,8 @@ func MomentsOf(row []float32, banned []int32) Moments {
 		for _, v := range seg {
 			if math.Abs(float64(v)) <= math.MaxFloat32 {
 				m.Count++
-				a.add(float64(v) - m.Max)
+				x := float64(v) - m.Max
+				a.add(x, math.Exp(x))
 			} else if !(v < 0) {
 				m.Broken = true
 			}
@@ -65,37 +66,47 @@ func MomentsOf(row []float32, banned []int32) Moments {
 
 // Moments tells s. It reports false where s can't tell them to 1e-9.
 func (d *Softmax) Moments(s *Sketch) (Moments, bool) {
-	if !d.Set(s, 1) || d.err > 1e-9*d.total {
+	if !d.start(s, 1) {
 		return Moments{}, false
 	}
-	m := Moments{Max: d.largest, Count: d.count, Broken: s.broken}
 	var a sums
-	for _, k := range s.above {
-		a.add(float64(k.Value()) - d.largest)
-	}
-	for _, k := range s.head {
-		a.add(float64(k.Value()) - d.largest)
-	}
-	for b := 1 + int(s.near>>(cellBits+blockBits)); b < d.n; b++ {
-		if d.counts[b] > 0 {
-			d.addBlock(&a, b)
+	for _, keys := range [2][]Key{s.above, s.head} {
+		for _, k := range keys {
+			x := float64(k.Value()) - d.largest
+			a.add(x, d.exp.at(x))
 		}
 	}
-	return a.moments(m), true
+	head, n := a.rest, float64(len(s.above)+len(s.head))
+	for b := 1 + int(s.near>>(cellBits+blockBits)); b < d.n; b++ {
+		n += d.addBlock(&a, b)
+	}
+	d.total, d.count = a.peaks+a.rest, int(n)
+	if !d.bound(a.rest-head) || d.err > 1e-9*d.total {
+		return Moments{}, false
+	}
+	return a.moments(Moments{Max: d.largest, Count: d.count, Broken: s.broken}), true
 }
 
-// addBlock adds a block of the tail. With x from the middle c of a cell, e^(c+x) (c+x) and e^(c+x) (c+x)^2 are told to the second power of x.
-func (d *Softmax) addBlock(a *sums, b int) {
-	first, scale := (b-1)*blockCells, d.scale(b)
-	for j := range blockCells {
-		if d.s.cells[first+j].sum == 0 {
-			continue
+// addBlock adds a block of the tail and returns its number of tokens. With x from the middle c of a cell, e^(c+x) (c+x) and e^(c+x) (c+x)^2
+// are told to the second power of x.
+func (d *Softmax) addBlock(a *sums, b int) (count float64) {
+	var z, s1, s2 float64
+	c := d.s.edge((b-1)*blockCells) - (1<<(cellBits-1))*unit - d.largest
+	cells := (*[blockCells]cell)(d.s.cells[(b-1)*blockCells:])
+	for j := range cells {
+		if cells[j].sum != 0 {
+			n, x, xx := d.powers(&cells[j])
+			w, m, x1 := d.inside[j], n+x+xx/2, x+xx
+			count += n
+			z += w * m
+			s1 += w * (c*m + x1)
+			s2 += w * (c*(c*m+2*x1) + xx)
 		}
-		n, x, xx := d.powers(&d.s.cells[first+j])
-		c := d.s.edge(first+j) - (1<<(cellBits-1))*unit - d.largest
-		w, m := scale*d.inside[j], n+x+xx/2
-		a.rest += w * m
-		a.s1 += w * (c*m + x + xx)
-		a.s2 += w * (c*(c*m+2*(x+xx)) + xx)
+		c -= (1 << cellBits) * unit
 	}
+	if count > 0 {
+		w := d.scale(b)
+		a.rest, a.s1, a.s2 = a.rest+w*z, a.s1+w*s1, a.s2+w*s2
+	}
+	return count
 }

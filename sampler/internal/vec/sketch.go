@@ -23,8 +23,9 @@ const (
 	headMost  = 4096 // tokens
 	aboveMost = 1024 // tokens
 	headroom  = 6    // nats of window above the largest of the sample
-	stride    = 61   // one logit in so many is in the sample
-	headRank  = 20   // the head goes down to the sample's logit of this rank
+	runLen    = 16   // logits, a line of the cache: the sample is made of such runs,
+	stride    = 61   // one in so many
+	headRank  = 10   // the head goes down to the sample's logit of this rank
 	largeAt   = 1e8  // logits of this size and more are not taken
 )
 
@@ -50,14 +51,16 @@ type Sketch struct {
 	fits   bool
 	broken bool // a value was NaN or +Inf
 
-	hits   [headMost]uint32 // ids of the head
-	nHits  int              // of them; over headMost where they had no room
+	count  int // tokens of the head, even where it had no room for them
 	sample Top
+
+	one   uint64  // a count of 1
+	scale float32 // logit to units, downwards
 }
 
 // NewSketch returns a sketch of nothing.
 func NewSketch() *Sketch {
-	return &Sketch{head: make([]Key, 0, headMost), above: make([]Key, 0, aboveMost)}
+	return &Sketch{one: 1 << countBits, scale: -1 << unitBits, head: make([]Key, 0, headMost), above: make([]Key, 0, aboveMost)}
 }
 
 // Broken reports whether the row had a logit that is NaN or +Inf.
@@ -68,17 +71,14 @@ func (s *Sketch) Broken() bool { return s.broken }
 func (s *Sketch) Read(row []float32, banned []int32) bool {
 	clear(s.cells[:s.n])
 	s.head, s.above = s.head[:0], s.above[:0]
-	s.n, s.nHits, s.below, s.fits, s.broken = 0, 0, 0, true, false
+	s.n, s.count, s.below, s.fits, s.broken = 0, 0, 0, true, false
 	s.lo, s.hi = float32(math.Inf(1)), float32(math.Inf(-1))
 	if len(row) > maxTokens || !s.aim(row) {
 		return false
 	}
 	Segments(row, banned, s.add)
-	if s.nHits > headMost {
-		s.near, s.nHits = 0, 0
-	}
-	for _, i := range s.hits[:s.nHits] {
-		s.head = append(s.head, NewKey(row[i], int32(i)))
+	if s.count > headMost {
+		s.near, s.head = 0, s.head[:0]
 	}
 	return s.fits
 }
@@ -87,10 +87,13 @@ func (s *Sketch) Read(row []float32, banned []int32) bool {
 func (s *Sketch) aim(row []float32) bool {
 	s.sample.Reset(headRank)
 	hi, lo := float32(math.Inf(-1)), float32(math.Inf(1))
-	for i := 0; i < len(row); i += stride {
-		if v := row[i]; math.Abs(float64(v)) <= math.MaxFloat32 {
-			hi, lo = larger(hi, v), -larger(-lo, -v)
-			s.sample.Scan(int32(i), row[i:i+1])
+	for i := 0; i < len(row); i += stride * runLen {
+		run := row[i:min(i+runLen, len(row))]
+		s.sample.Scan(int32(i), run)
+		for _, v := range run {
+			if v <= math.MaxFloat32 && v >= -math.MaxFloat32 {
+				hi, lo = larger(hi, v), -larger(-lo, -v)
+			}
 		}
 	}
 	if hi < lo { // nothing finite in the sample
@@ -118,36 +121,34 @@ func (s *Sketch) units(v float32) uint64 { return uint64(int64(v*(-1<<unitBits))
 // nanIsZero says that a conversion may turn NaN into a number that looks good. On amd64 it becomes the least.
 const nanIsZero = runtime.GOARCH != "amd64"
 
-// add takes in a segment.
+// add takes in a segment. Two sums and one comparison a value: what is in the head or outside of the window is set aside.
 func (s *Sketch) add(base int32, seg []float32) {
-	top, near, last := s.top, s.near, uint64(s.n)
-	one, scale := uint64(1)<<countBits, float32(-1<<unitBits)
-	nHits := s.nHits
+	first := int(s.near >> cellBits)
+	cells, end := s.cells[first:s.n], s.top-int64(s.near)
+	one, scale := s.one, s.scale // variables, which stay in registers; a constant is loaded again and again
 	for i, v := range seg {
-		k := uint64(int64(v*scale) + top)
-		if k < near {
-			s.hits[nHits&(headMost-1)] = uint32(base) + uint32(i)
-			nHits++
-		}
+		k := uint64(int64(v*scale) + end)
 		at := k >> cellBits
-		if at >= last || nanIsZero && v != v {
-			s.far(base+int32(i), v)
+		if at >= uint64(len(cells)) || nanIsZero && v != v {
+			s.aside(base+int32(i), v)
 			continue
 		}
-		c := &s.cells[at&(maxCells-1)]
+		c := &cells[at]
 		k &= cellMask
 		c.sum += k + one
 		c.squares += k * k
 	}
-	s.nHits = nHits
 }
 
-// far is add for what is outside of the window.
-func (s *Sketch) far(id int32, v float32) {
+// aside is add for the head and for what is outside of the window.
+func (s *Sketch) aside(id int32, v float32) {
+	k := s.units(v)
 	switch {
 	case !(v <= math.MaxFloat32):
 		s.broken = true
 	case v < -math.MaxFloat32: // absent
+	case k < s.near:
+		s.addHead(id, v, k)
 	case float64(v)*(1<<unitBits) < float64(s.top):
 		s.below++
 		s.lo, s.hi = -larger(-s.lo, -v), larger(s.hi, v)
@@ -155,5 +156,17 @@ func (s *Sketch) far(id int32, v float32) {
 		s.above = append(s.above, NewKey(v, id))
 	default:
 		s.fits = false
+	}
+}
+
+// addHead notes a token of the head. The cells have it too, in case that the head becomes too long.
+func (s *Sketch) addHead(id int32, v float32, k uint64) {
+	c := &s.cells[k>>cellBits]
+	k &= cellMask
+	c.sum += k + s.one
+	c.squares += k * k
+	s.count++
+	if len(s.head) < headMost {
+		s.head = append(s.head, NewKey(v, id))
 	}
 }

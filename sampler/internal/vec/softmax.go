@@ -5,6 +5,7 @@ import "math"
 // Softmax is the distribution of a [Sketch] at one temperature, by descending probability: the masses of its blocks, relative to the
 // largest logit, and how far they may be wrong.
 type Softmax struct {
+	exp     exponential
 	s       *Sketch
 	t       float64
 	unit    float64             // in units of t
@@ -21,20 +22,23 @@ type Softmax struct {
 	err   float64 // no running sum of masses is wrong by more
 }
 
+// NewSoftmax returns a distribution of nothing.
+func NewSoftmax() *Softmax {
+	d := new(Softmax)
+	d.exp.fill()
+	return d
+}
+
 // tooLow is the temperature from which on the least mass of a window is over the least float64.
 const tooLow = 0.125
 
 // Set makes d the distribution of s at temperature t. It reports false where the sums can't tell it.
 func (d *Softmax) Set(s *Sketch, t float64) bool {
-	d.s, d.t, d.unit, d.n = s, t, unit/t, 1+s.n>>blockBits
-	if t < tooLow || !d.findLargest() {
+	if t < tooLow || !d.start(s, t) {
 		return false
 	}
 	clear(d.masses[:d.n])
 	clear(d.counts[:d.n])
-	for j := range d.inside {
-		d.inside[j] = math.Exp(-(float64(j) + 0.5) * (1 << cellBits) * unit / t)
-	}
 	for _, k := range s.above {
 		d.masses[0] += d.Mass(k)
 	}
@@ -45,6 +49,15 @@ func (d *Softmax) Set(s *Sketch, t float64) bool {
 		d.counts[b]++
 	}
 	return d.addTail()
+}
+
+// start sets the temperature.
+func (d *Softmax) start(s *Sketch, t float64) bool {
+	d.s, d.t, d.unit, d.n = s, t, unit/t, 1+s.n>>blockBits
+	for j := range d.inside {
+		d.inside[j] = d.exp.at(-(float64(j) + 0.5) * (1 << cellBits) * d.unit)
+	}
+	return d.findLargest()
 }
 
 // findLargest sets the largest logit, or a little more where the head is not kept.
@@ -82,7 +95,7 @@ func (d *Softmax) block(k Key) int {
 }
 
 // Mass is the mass of one token.
-func (d *Softmax) Mass(k Key) float64 { return math.Exp((float64(k.Value()) - d.largest) / d.t) }
+func (d *Softmax) Mass(k Key) float64 { return d.exp.at((float64(k.Value()) - d.largest) / d.t) }
 
 // addTail sums up the blocks that are not in the head, and everything.
 func (d *Softmax) addTail() bool {
@@ -111,7 +124,7 @@ func (d *Softmax) addTail() bool {
 
 // scale is the mass of a token at the upper end of a block.
 func (d *Softmax) scale(block int) float64 {
-	return math.Exp((d.s.edge((block-1)*blockCells) - d.largest) / d.t)
+	return d.exp.at((d.s.edge((block-1)*blockCells) - d.largest) / d.t)
 }
 
 // powers are the number of tokens of a cell and the sums of x and of x^2, their distances from the middle of the cell in units of the temperature.
