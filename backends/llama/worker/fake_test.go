@@ -39,7 +39,8 @@ type fakeCache struct {
 	onDecode    func(n int) error // called before the decode number n
 	stop        atomic.Bool
 	closed      bool
-	leakToForks bool // a defect for the self-test: siblings see each other
+	leakToForks bool                            // a defect for the self-test: siblings see each other
+	spoil       func(decode int, row []float32) // a defect of the model
 }
 
 type fakeCell struct {
@@ -107,6 +108,9 @@ func (c *fakeCache) fill(n, seq int) {
 		state = lookaheadtest.Next(state, t)
 	}
 	c.model.Row(state, c.rows[n])
+	if c.spoil != nil {
+		c.spoil(c.decodes, c.rows[n])
+	}
 }
 
 func (c *fakeCache) Logits(i int) ([]float32, error) {
