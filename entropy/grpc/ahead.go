@@ -98,7 +98,7 @@ func (t *ticket) Redeem(ctx context.Context, buf []byte) (entropy.Block, error) 
 	if f != nil {
 		return entropy.Block{}, f.err
 	}
-	b.Sequence = s.blocks.Add(1)
+	b.Sequence = s.requests.Add(1) // on the wire it is the nonce
 	return b, nil
 }
 

@@ -17,7 +17,7 @@ func BenchmarkDraw(b *testing.B) {
 				if address == "" {
 					address = socket(b)
 				}
-				benchmarkDraw(b, open(b, spawn(b, address).address, inMode(mode)))
+				benchmarkDraw(b, open(b, spawn(b, address, "plain").address, inMode(mode)))
 			})
 		}
 	}

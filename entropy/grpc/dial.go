@@ -14,6 +14,12 @@ import (
 	"qr-gateway/entropy/grpc/certs"
 )
 
+// Sizes of a connection, in bytes.
+const (
+	window = 1 << 20 // what a server may send ahead in a stream
+	buffer = 64 << 10
+)
+
 // dialer checks all that can be checked before there is a connection, and returns what makes one. Keepalive pings stay off: a server
 // with default settings ends the connection of whoever sends them.
 func dialer(c Config, now time.Time) (func() (*rpc.ClientConn, error), error) {
@@ -46,6 +52,9 @@ func dialer(c Config, now time.Time) (func() (*rpc.ClientConn, error), error) {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: c.Breaker.Timeout,
 		}),
+		// Fixed windows: finding them out takes a ping with every answer. Buffers that take an answer in one piece.
+		rpc.WithInitialWindowSize(window), rpc.WithInitialConnWindowSize(4 * window),
+		rpc.WithReadBufferSize(buffer), rpc.WithSharedWriteBuffer(true),
 		rpc.WithIdleTimeout(0), rpc.WithDisableServiceConfig(), rpc.WithDisableRetry(),
 	}
 	if key != "" {

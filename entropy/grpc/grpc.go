@@ -35,8 +35,7 @@ type Source struct {
 	bytes    asker
 	numbers  asker // nil: the server makes none
 	slots    chan struct{}
-	requests atomic.Uint64 // sent
-	blocks   atomic.Uint64 // handed out
+	requests atomic.Uint64 // numbers given to requests
 	hold     atomic.Int64  // nanoseconds since 1970 until which a used-up quota keeps us from asking
 }
 
@@ -118,9 +117,8 @@ func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 		rest = rest[n:]
 	}
 	if b.Shots == 0 { // nothing was asked for
-		b.Arrived = s.now()
+		b.Arrived, b.Sequence = s.now(), s.requests.Add(1)
 	}
-	b.Sequence = s.blocks.Add(1)
 	return b, nil
 }
 
@@ -169,7 +167,7 @@ func (s *Source) accept(seq int64, a answer, buf []byte, b *entropy.Block) error
 		}
 		return &protocolError{err.Error()}
 	}
-	b.Arrived, b.Echoed, b.Device = a.at, echoed, r.device
+	b.Sequence, b.Arrived, b.Echoed, b.Device = uint64(seq), a.at, echoed, r.device
 	if b.ServerTime.IsZero() || r.time.Before(b.ServerTime) { // of several shots, the oldest
 		b.ServerTime = r.time
 	}

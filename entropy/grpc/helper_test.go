@@ -10,11 +10,13 @@ import (
 	"syscall"
 	"testing"
 
+	"qr-gateway/entropy"
 	"qr-gateway/entropy/local"
 	"qr-gateway/entropy/server"
 )
 
-// helperEnv makes this test program a server in a process of its own: its value is the address, then faults, parted by spaces.
+// helperEnv makes this test program a server in a process of its own: its value is the address, then faults, parted by spaces. With the
+// fault "plain" its blocks carry no seal.
 const helperEnv = "QR_TEST_GRPC_HELPER"
 
 // helper serves until its standard input ends, so that it never outlives the test.
@@ -23,7 +25,12 @@ func helper() int {
 	words := strings.Fields(os.Getenv(helperEnv))
 	cfg := server.DefaultConfig()
 	cfg.Listen = words[:1]
+	var src entropy.Source = sealed{local.NewSystem()}
 	for _, w := range words[1:] {
+		if w == "plain" {
+			src = local.NewSystem()
+			continue
+		}
 		f, err := server.ParseFault(w)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -31,7 +38,7 @@ func helper() int {
 		}
 		cfg.Faults = append(cfg.Faults, f)
 	}
-	s, err := server.New(cfg, server.Deps{Source: sealed{local.NewSystem()}})
+	s, err := server.New(cfg, server.Deps{Source: src})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2

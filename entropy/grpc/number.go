@@ -29,7 +29,6 @@ func (s *Source) Number(ctx context.Context, req entropy.NumberRequest) (entropy
 	if err != nil {
 		return entropy.Number{}, err
 	}
-	n.Block.Sequence = s.blocks.Add(1)
 	return n, nil
 }
 
@@ -47,7 +46,7 @@ func takeNumber(seq int64, a answer, n *entropy.Number) error {
 	}
 	n.U, n.Z, n.SourceID, n.Bytes, n.Integrator, n.Purity = r.u, r.z, r.sourceID, int(r.bytes), r.integrator, r.purity
 	n.CoherenceZ, n.CoherenceR, n.Coherent = r.coherenceZ, r.coherenceR, r.coherent
-	n.Block.Arrived, n.Block.Device = a.at, r.sourceID
+	n.Block.Sequence, n.Block.Arrived, n.Block.Device = uint64(seq), a.at, r.sourceID
 	if r.timeNS > 0 && r.timeNS <= math.MaxInt64 {
 		n.Block.ServerTime = time.Unix(0, int64(r.timeNS))
 	}

@@ -163,7 +163,7 @@ func (c chosen) spoil(ctx context.Context, fs *faults, out *entropypb.EntropyRes
 	case "empty":
 		out.Data = nil
 	case "wrong-echo":
-		out.SequenceId++
+		out.SequenceId ^= 1 << 40 // of no request that is under way: another's would pass as that one's answer
 	case "code":
 		return status.Error(c.fault.Code, "on purpose")
 	case "silent":
