@@ -6,6 +6,7 @@ package entropy
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -62,6 +63,22 @@ const (
 	FlagOtherDevice                   // not the device that was asked for
 	FlagDrift                         // byte mean is far from the source's baseline; never acted on
 )
+
+var flagNames = [...]string{"repetition", "proportion", "duplicate", "too_fast", "time_order", "other_device", "drift"}
+
+// FlagNames lists the names of all findings in the order of their bits, for metrics that show zeros too.
+func FlagNames() []string { return slices.Clone(flagNames[:]) }
+
+// Names lists what is set, as records and metrics call it. Without findings it is nil.
+func (f Flags) Names() []string {
+	var out []string
+	for i, name := range flagNames {
+		if f&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
 
 // Number is a uniform number that a server made of a block of its own, with what it says about it.
 type Number struct {

@@ -27,8 +27,6 @@ type counts struct {
 
 const nFlags = 7
 
-var flagNames = [nFlags]string{"repetition", "proportion", "duplicate", "too_fast", "time_order", "other_device", "drift"}
-
 func (c *counts) discard(n int) {
 	c.discarded.Add(1)
 	c.discardedBytes.Add(uint64(n))
@@ -119,7 +117,7 @@ func (g *Guard) State() State {
 		Draws: c.draws.Load(), Bytes: c.bytes.Load(), Numbers: c.numbers.Load(),
 		Discarded: c.discarded.Load(), DiscardedBytes: c.discardedBytes.Load(),
 		Fallbacks: named(c.fallbacks[:], reasonNames[:]), Alarms: named(c.alarms[:], reasonNames[:]),
-		Errors: named(c.errors[:], reasonNames[:]), Flags: named(c.flags[:], flagNames[:]),
+		Errors: named(c.errors[:], reasonNames[:]), Flags: named(c.flags[:], entropy.FlagNames()),
 		Latency: c.latency.read(),
 	}
 	if caps := g.caps.Load(); caps != nil {
