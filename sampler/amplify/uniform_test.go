@@ -242,3 +242,51 @@ func drawECDF(t *testing.T, r *rand.ChaCha8, size, blocks int) amplify.Reading {
 	}
 	return got
 }
+
+// TestCalibrationCentres: a source whose bytes stop at 239 decides nearly always the same uncalibrated, and uniformly once measured. What
+// is left is the error of the measurement itself, 1/sqrt(blocks) in z.
+func TestCalibrationCentres(t *testing.T) {
+	const size, blocks, n = 256, 40_000, 10_000
+	r := rand.New(rand.NewPCG(3, 4))
+	draw := func(block []byte) []byte {
+		for i := range block {
+			block[i] = byte(r.IntN(240))
+		}
+		return block
+	}
+	means, block := make([]float64, blocks), make([]byte, size)
+	for i := range means {
+		means[i] = float64(amplify.Sum(draw(block))) / size
+	}
+	cal, err := amplify.Calibrate(size, means)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, measured, ranked := open(t, amplify.Name, amplify.DefaultConfig()), open(t, amplify.Name, cal.Config()), open(t, amplify.NameECDF, cal.Config())
+	var sums [3]float64
+	counts, share := make([]float64, bins), shares(t, 20480)
+	for range n {
+		draw(block)
+		for i, a := range []amplify.Amplifier{raw, measured, ranked} {
+			got, err := a.Read(block)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums[i] += got.U / n
+			if a == measured {
+				counts[int(got.U*bins)]++
+			}
+		}
+	}
+	if sums[0] > 0.15 {
+		t.Errorf("uncalibrated: the mean of u is %v, want about 0.13", sums[0])
+	}
+	for i, name := range []string{"zscore_mean", "ecdf"} {
+		if se := 1 / math.Sqrt(12*n); math.Abs(sums[i+1]-0.5) > 4*se {
+			t.Errorf("%s, calibrated: the mean of u is %v", name, sums[i+1])
+		}
+	}
+	if g := score(chiSquare(counts, share), bins-1); math.Abs(g) > 4 {
+		t.Errorf("zscore_mean, calibrated: chi-square is %.1f standard deviations off", g)
+	}
+}

@@ -44,10 +44,10 @@ func valueOf(t *rapid.T, f param.Field) any {
 	if f.MinOpen {
 		low = math.Nextafter(f.Min, f.Max)
 	}
-	switch f.Type {
-	case param.TypeString:
+	if f.Type == param.TypeString {
 		return rapid.SampledFrom(f.Enum).Draw(t, f.Key)
-	case param.TypeInteger:
+	}
+	if f.Type == param.TypeInteger {
 		return rapid.IntRange(int(f.Min), min(int(f.Max), 40)).Draw(t, f.Key)
 	}
 	return rapid.OneOf(

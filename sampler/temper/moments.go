@@ -38,27 +38,27 @@ func gather[F float32 | float64](row []F, least float64) sums {
 	return t
 }
 
-func gatherBlock[F float32 | float64](row []F, top, least float64) (t sums) {
-	floor := max(least, deepest)
+// gatherBlock keeps its sums in variables of their own, which the compiler holds in registers.
+func gatherBlock[F float32 | float64](row []F, top, least float64) sums {
+	floor, n, peaks := max(least, deepest), len(row), 0
+	var rest, s1, s2 float64
 	for _, v := range row {
 		s := float64(v) - top
 		if !(s >= floor && s < 0) { // the largest, what is absent, and what is too small to count
 			if s == 0 {
-				t.peaks++
-			} else if s < 0 && s >= least && s >= -math.MaxFloat64 {
-				t.n++
+				peaks++
+			} else if !(s < 0 && s >= least && s >= -math.MaxFloat64) {
+				n--
 			}
 			continue
 		}
 		e := exp(s)
 		es := e * s
-		t.n++
-		t.rest += e
-		t.s1 += es
-		t.s2 += es * s
+		rest += e
+		s1 += es
+		s2 += es * s
 	}
-	t.n += int(t.peaks)
-	return t
+	return sums{n: n, peaks: float64(peaks), rest: rest, s1: s1, s2: s2}
 }
 
 func (t *sums) add(b sums) {
