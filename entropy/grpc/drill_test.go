@@ -201,7 +201,7 @@ func (d *driller) judge(draws int) {
 	}
 	want := []entropy.Kind{entropy.KindTimeout, entropy.KindTransport, entropy.KindProtocol}
 	for _, k := range want {
-		if d.kinds[k] == 0 {
+		if d.kinds[k] == 0 && draws > 2000 {
 			t.Errorf("no error of kind %s in %v", k, slices.Collect(maps.Keys(d.kinds)))
 		}
 	}

@@ -51,7 +51,7 @@ func (s *Source) fault(err error) *fault {
 		e.Hint = "check schema, fields and payload, and whether something else answers for the server"
 	case errors.Is(err, context.DeadlineExceeded):
 		s.asLate(f, e)
-	case errors.Is(err, errLate), errors.Is(err, errLeft), errors.Is(err, errReplaced), errors.Is(err, errEnded):
+	case errors.Is(err, errLate), errors.Is(err, errLeft), errors.Is(err, errReplaced), errors.Is(err, errEnded), errors.Is(err, errShared):
 		e.Kind, e.Message, f.again = entropy.KindTransport, "no answer", true
 	default:
 		s.byStatus(status.Convert(err), f, e)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ var (
 	errLeft     = errors.New("the stream was ended: a request on it was given up")
 	errReplaced = errors.New("the stream was replaced")
 	errEnded    = errors.New("the server ended the stream")
+	errShared   = errors.New("the stream was ended: another request on it failed")
 )
 
 // protocolError is an answer that breaks the contract.
@@ -122,6 +124,7 @@ func roundUp(limit int) int {
 // waiter is who waits for an answer, or has done so.
 type waiter struct {
 	reply chan answer
+	turn  uint64    // of those on the stream
 	due   time.Time // of one whose caller has gone: when the stream is given up if the answer did not come
 }
 
@@ -137,6 +140,7 @@ type stream struct {
 
 	mu      sync.Mutex // guards all below
 	waiting map[int64]*waiter
+	turns   uint64
 	due     time.Time // the earliest of the waiters that were left
 	dead    error
 	left    bool // takes no more requests
@@ -161,11 +165,13 @@ func (s *stream) ask(seq int64, msg []byte) (*pending, error) {
 	switch {
 	case s.dead != nil:
 		s.mu.Unlock()
-		return nil, s.dead
+		return nil, errShared
 	case s.waiting[seq] != nil:
 		s.mu.Unlock()
 		return nil, protocolf("number %d is under way already", seq)
 	}
+	s.turns++
+	w.turn = s.turns
 	s.waiting[seq] = w
 	s.mu.Unlock()
 	sent := time.Now()
@@ -211,19 +217,27 @@ func (s *stream) leave() {
 	}
 }
 
-// end ends the stream and tells all who wait.
+// end ends the stream and tells all who wait. Servers answer in order, so the reason belongs to the one who has waited longest; the
+// others only shared the stream, and may ask again.
 func (s *stream) end(why error) {
 	s.mu.Lock()
 	if s.dead == nil {
 		s.dead = why
 	}
-	why = s.dead
 	waiting := s.waiting
 	s.waiting = nil
 	s.mu.Unlock()
 	s.cancel()
+	first := uint64(math.MaxUint64)
 	for _, w := range waiting {
-		w.reply <- answer{err: why}
+		first = min(first, w.turn)
+	}
+	for _, w := range waiting {
+		if w.turn == first {
+			w.reply <- answer{err: why}
+		} else {
+			w.reply <- answer{err: errShared}
+		}
 	}
 }
 
