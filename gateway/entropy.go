@@ -52,7 +52,11 @@ func (s *Server) chooseSource(p *sampler.Params) error {
 		return nil
 	}
 	if names := from.Names(); !slices.Contains(names, p.EntropySource) {
-		return api.Invalid("qr_entropy_source", "qr_entropy_source is %q; this server has %s", p.EntropySource, strings.Join(names, ", "))
+		also := ""
+		if p.Preset != "" {
+			also = fmt.Sprintf(" (the preset is %s, which may have set it)", p.Preset)
+		}
+		return api.Invalid("qr_entropy_source", "qr_entropy_source is %q%s; this server has %s", p.EntropySource, also, strings.Join(names, ", "))
 	}
 	return nil
 }
