@@ -10,6 +10,6 @@ func newEntropy() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newEntropyServe())
+	cmd.AddCommand(newEntropyServe(), newEntropyTest())
 	return cmd
 }
