@@ -78,6 +78,9 @@ func (g *Guard) Name() string { return g.name }
 // Policy is the source's.
 func (g *Guard) Policy() Policy { return g.cfg.Policy }
 
+// Health is what the tests of the raw bytes work with.
+func (g *Guard) Health() health.Config { return g.cfg.Config }
+
 // Draw implements [entropy.Source]: the block of the source, or what the policy puts in its place.
 func (g *Guard) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 	b, reason, err := g.draw(ctx, buf)
