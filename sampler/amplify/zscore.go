@@ -41,15 +41,3 @@ func (a *ZScoreMean) reading(sum uint64, n int) Reading {
 	r.U = a.cfg.keep(0.5 * math.Erfc(-r.Z/math.Sqrt2))
 	return r
 }
-
-// U returns the number of block, or [ErrEmpty].
-func (a *ZScoreMean) U(block []byte) (float64, error) {
-	r, err := a.Read(block)
-	return r.U, err
-}
-
-// UZ returns the number of block and its z-score, or [ErrEmpty].
-func (a *ZScoreMean) UZ(block []byte) (u, z float64, err error) {
-	r, err := a.Read(block)
-	return r.U, r.Z, err
-}
