@@ -73,7 +73,9 @@ func (c Config) Validate() error {
 }
 
 // guarded reports whether callers have to show who they are.
-func (c Config) guarded() bool { return c.APIKeyFile != "" || len(c.APIKeys) > 0 || c.TLSClientCA != "" }
+func (c Config) guarded() bool {
+	return c.APIKeyFile != "" || len(c.APIKeys) > 0 || c.TLSClientCA != ""
+}
 
 func (c Config) files() certs.Files {
 	return certs.Files{CA: c.TLSClientCA, Cert: c.TLSCert, Key: c.TLSKey}
