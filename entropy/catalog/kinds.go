@@ -7,6 +7,7 @@ import (
 	"qr-gateway/entropy/exec"
 	"qr-gateway/entropy/fallback"
 	"qr-gateway/entropy/grpc"
+	"qr-gateway/entropy/http"
 	"qr-gateway/entropy/local"
 )
 
@@ -19,6 +20,7 @@ func Kinds() []Kind {
 		kind(Kind{Type: "mock_biased", Class: entropy.ClassReplay, Help: "computed bytes with a known fault, to try tests on"}, local.DefaultBiasedConfig, opener(local.OpenBiased)),
 		kind(Kind{Type: "replay", Class: entropy.ClassReplay, Help: "recorded bytes from a file, each once"}, local.DefaultReplayConfig, opener(local.OpenReplay)),
 		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, openGRPC),
+		kind(Kind{Type: "http", Class: entropy.ClassUnknown, Help: "a service that is asked by HTTP: ANU, OpenEntropy, Quantis appliance, or any that sends bytes or JSON"}, http.DefaultConfig, opener(http.Open)),
 		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, openExec),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
 	}
