@@ -13,6 +13,18 @@ const (
 	keyWavePeriod = "qr_wave_period"
 )
 
+// RequestKey is [Key] for a name that a request has: the error may also say that only the process sets it.
+func RequestKey(name string) (string, error) {
+	key, err := Key(name)
+	if err != nil {
+		return "", err
+	}
+	if r := table.named[key]; !r.PerRequest {
+		return "", ofProcess(name, &r.Field)
+	}
+	return key, nil
+}
+
 // Key is the key that name stands for, itself or by being an alias. The error is a *[ParamError]: the name is unknown, or belongs to the
 // process.
 func Key(name string) (string, error) {
@@ -98,9 +110,12 @@ func twice(first map[string]string, name string) error {
 func CheckPreset(values map[string]any) []error {
 	p := Defaults()
 	errs := p.Lay(values)
-	for name := range values {
-		if strings.EqualFold(name, "qr_preset") {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if name == "qr_preset" {
 			errs = append(errs, conflict(name, "a preset can't name another one; leave qr_preset out"))
+		}
+		if r, ok := table.named[name]; ok && !r.PerRequest {
+			errs = append(errs, ofProcess(name, &r.Field))
 		}
 	}
 	if len(errs) == 0 {

@@ -34,8 +34,7 @@ type Process struct {
 	CBRecoveryWindowMaxS     float64 // longest time
 	CBMaxConsecutiveFailures int
 
-	ECDFCalibrationSamples int // draws
-	ApplyParallelRows      int
+	ApplyParallelRows int
 
 	OEConditioning string
 	OESources      string // names, with commas; empty: all

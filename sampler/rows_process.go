@@ -80,7 +80,7 @@ func grpcMoreRows() []row[Process] {
 		},
 		{
 			Field{
-				Key: "qr_grpc_api_key", Group: groupGRPC, Env: "QR_GRPC_API_KEY", Type: TypeString, MaxLen: 4096, Default: "",
+				Key: "qr_grpc_api_key", Group: groupGRPC, Env: "QR_GRPC_API_KEY", Type: TypeString, MaxLen: 4096, Default: "", Secret: true,
 				Help: "Key that is sent with every call; empty is none. It is never shown.",
 			},
 			func(p *Process) any { return &p.GRPCAPIKey },
@@ -113,7 +113,7 @@ func envSourceRows() []row[Process] {
 		},
 		{
 			Field{
-				Key: "qr_entropy_source_instances", Group: groupSources, Env: "QR_ENTROPY_SOURCE_INSTANCES", Type: TypeString, MaxLen: 1 << 16, Default: "{}",
+				Key: "qr_entropy_source_instances", Group: groupSources, Env: "QR_ENTROPY_SOURCE_INSTANCES", Type: TypeString, MaxLen: 1 << 16, Default: "{}", Secret: true,
 				Help: "JSON object of named sources: {\"lane_a\": {\"type\": \"quantum_grpc\", \"grpc_server_address\": \"host:50051\"}}. In the file, entropy.sources says the same.",
 			},
 			func(p *Process) any { return &p.EntropySourceInstances },
@@ -231,13 +231,6 @@ func openEntropyRows() []row[Process] {
 
 func otherRows() []row[Process] {
 	return []row[Process]{
-		{
-			Field{
-				Key: "qr_ecdf_calibration_samples", Group: groupProcess, Env: "QR_ECDF_CALIBRATION_SAMPLES", Type: TypeInteger, Min: 100, Max: 1000000, Default: 2000, Unit: "draws",
-				Help: "Draws that the ecdf amplifier is calibrated with, once per source and draw size.",
-			},
-			func(p *Process) any { return &p.ECDFCalibrationSamples },
-		},
 		{
 			Field{
 				Key: "qr_apply_parallel_rows", Group: groupProcess, Env: "QR_APPLY_PARALLEL_ROWS", Type: TypeInteger, Max: 1024, Default: 0,

@@ -62,11 +62,14 @@ func (p *Params) put(r *row[Params], v param.Value) error {
 // unknown is the error for a word that is no key. A key of the process is named as such.
 func unknown(key string) error {
 	if r, ok := process.named[strings.ToLower(key)]; ok {
-		return &ParamError{Key: key, Reason: key + " belongs to the process: set it with " + r.Env +
-			" or in the configuration file, it can't be changed by a request"}
+		return ofProcess(key, &r.Field)
 	}
 	if r, ok := table.named["qr_"+key]; ok {
 		return &ParamError{Key: key, Nearest: r.Key}
 	}
 	return param.Unknown(key, table.names)
+}
+
+func ofProcess(name string, f *Field) error {
+	return &ParamError{Key: name, Reason: name + " belongs to the process: set it with " + f.Env + " or in the configuration file; a request can't change it"}
 }

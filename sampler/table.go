@@ -39,11 +39,14 @@ type rows[T any] struct {
 	names []string           // those of named, in the table's order: what an unknown word may have been meant to be
 }
 
+// processOnly are the parameters of an answer that no request sets: they would hold up everybody else's.
+var processOnly = [...]string{"qr_ecdf_calibration_samples"}
+
 func newRows[T any](all []row[T], perRequest bool) rows[T] {
 	t := rows[T]{all: all, named: make(map[string]*row[T], 2*len(all))}
 	for i := range all {
 		r := &all[i]
-		r.PerRequest = perRequest
+		r.PerRequest = perRequest && !slices.Contains(processOnly[:], r.Key)
 		for _, name := range append([]string{r.Key}, r.Aliases...) {
 			t.named[name] = r
 			t.names = append(t.names, name)

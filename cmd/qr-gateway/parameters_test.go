@@ -2,81 +2,91 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"qr-gateway/sampler"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// TestParametersPage holds docs/parameters.md to the table.
-func TestParametersPage(t *testing.T) {
-	const file = root + "/docs/parameters.md"
-	want := parametersPage()
-	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
+// TestGenerated holds the files that are made from the parameter table to it.
+func TestGenerated(t *testing.T) {
+	for file, want := range map[string][]byte{
+		"docs/parameters.md":                    parametersPage(),
+		"configs/schema/parameters.schema.json": parametersSchema(),
+	} {
+		path := root + "/" + file
+		if *update {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is not what the table says; go test ./cmd/qr-gateway -run Generated -update (-want +got):\n%s", file, diff)
+		}
 	}
-	got, err := os.ReadFile(file)
+}
+
+// TestSchema holds that the schema is a valid one, and takes and refuses what the table does.
+func TestSchema(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(parametersSchema()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/parameters.md is not what the table says; go test ./cmd/qr-gateway -run ParametersPage -update (-want +got):\n%s", diff)
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("parameters.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("parameters.json") // checks it against the meta-schema
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, ok := range map[string]bool{
+		`{}`: true,
+		`{"model":"m","qr_alpha":0.3,"qr_wave_period":0,"qr_seed":9223372036854775807}`: true,
+		`{"qr_wave_period":1.5}`:            false,
+		`{"qr_alpha":null,"seed":null}`:     true,
+		`{"qr_alpha":2}`:                    false,
+		`{"qr_top_k":1.5}`:                  false,
+		`{"qr_fixed_temperature":9}`:        false,
+		`{"temperature":-1}`:                false,
+		`{"qr_repetition_penalty":0}`:       false,
+		`{"qr_logit_bias":{"7":-100}}`:      true,
+		`{"logit_bias":{"x":1}}`:            false,
+		`{"qr_curve":"article"}`:            true,
+		`{"qr_curve":"banana"}`:             false,
+		`{"qr_alhpa":0.3}`:                  false,
+		`{"QR_ALPHA":0.3}`:                  false,
+		`{"qr_grpc_mode":"unary"}`:          false,
+		`{"qr_temperature_strategy":"edt"}`: true,
+	} {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(v); (err == nil) != ok {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	defaults, err := json.Marshal(sampler.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults = bytes.Replace(defaults, []byte(`,"qr_ecdf_calibration_samples":2000`), nil, 1) // of the process
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(defaults))
+	if err != nil || schema.Validate(v) != nil {
+		t.Errorf("the defaults: %v, %v", err, schema.Validate(v))
 	}
 }
-
-func parametersPage() []byte {
-	var b bytes.Buffer
-	b.WriteString(`# Parameters
-
-Every row can be set per request at the top level of the body, or inside ` + "`extra_body`, `extra_args` or `vllm_xargs`" + `; by an
-environment variable of the server; in the ` + "`defaults`" + ` of a model in the configuration; and as a flag of ` + "`qr-gateway generate`" + `, without
-` + "`qr_`" + ` and with dashes. A request wins over the environment, the environment over the configuration. A standard field sets its row
-unless the ` + "`qr_`" + ` key is given too. An unknown ` + "`qr_`" + ` key or a value out of range is a 400 that names the key and what it takes.
-` + "`GET /v1/qr/parameters`" + ` serves this table as JSON.
-
-`)
-	for _, f := range sampler.Fields() {
-		fmt.Fprintf(&b, "## `%s`\n\n%s\n\n%s\n\n", f.Key, f.Help, facts(f))
-	}
-	return append(bytes.TrimSpace(b.Bytes()), '\n')
-}
-
-func facts(f sampler.Field) string {
-	out := []string{takes(f)}
-	if f.Unit != "" {
-		out = append(out, "unit: "+f.Unit)
-	}
-	if f.Default != nil {
-		out = append(out, fmt.Sprintf("default: `%v`", f.Default))
-	} else {
-		out = append(out, "default: unset")
-	}
-	if f.Standard != "" {
-		out = append(out, "standard field: `"+f.Standard+"`")
-	}
-	return strings.Join(append(out, "environment: `"+f.Env+"`"), " · ")
-}
-
-func takes(f sampler.Field) string {
-	switch {
-	case len(f.Enum) > 0:
-		return "one of `" + strings.Join(f.Enum, "`, `") + "`"
-	case f.Type == sampler.TypeBool:
-		return "true or false"
-	case f.Key == "qr_seed":
-		return "integer, 64 bits"
-	}
-	return fmt.Sprintf("%s from %s to %s", f.Type, decimal(f.Min), decimal(f.Max))
-}
-
-func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -1,12 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"qr-gateway/configs/presets"
 	"qr-gateway/sampler"
 )
 
@@ -36,32 +38,55 @@ func flagHelp(f sampler.Field) string {
 	if len(f.Enum) > 0 {
 		help += "; one of " + strings.Join(f.Enum, ", ")
 	}
-	if f.Default != nil {
+	if f.Default != nil && f.Default != "" && f.Type != sampler.TypeObject {
 		help += fmt.Sprintf(" (default %v)", f.Default)
 	}
 	return "`" + strings.ToUpper(string(f.Type)) + "`: " + help
 }
 
-// apply sets on params what was given.
+const presetKey = "qr_preset"
+
+// apply lays what was given over params: a preset first, then the flags.
 func (p *paramFlags) apply(params *sampler.Params) error {
-	if err := p.applySine(params); err != nil {
+	given := map[string]string{}
+	for key, text := range p.text {
+		if p.flags.Changed(flagName(key)) {
+			given[key] = *text
+		}
+	}
+	if err := p.applySine(given); err != nil {
 		return err
 	}
-	for key, text := range p.text {
-		if !p.flags.Changed(flagName(key)) {
-			continue
-		}
-		if err := params.SetText(key, *text); err != nil {
-			return err
-		}
+	if err := applyPreset(params, given[presetKey]); err != nil {
+		return err
 	}
-	if p.flags.Changed("alpha") && params.WavePeriod > 0 {
-		return errors.New("--alpha and a wave are both given; a wave sets alpha for every token, so give one of them")
+	if errs := params.LayText(given); len(errs) > 0 {
+		return errs[0]
 	}
 	return params.Validate()
 }
 
-func (p *paramFlags) applySine(params *sampler.Params) error {
+// applyPreset lays a preset of the program over params.
+func applyPreset(params *sampler.Params, name string) error {
+	if name == "" {
+		return nil
+	}
+	all, err := presets.BuiltIn()
+	if err != nil {
+		return err
+	}
+	values, err := all.Values(name)
+	if err != nil {
+		return err
+	}
+	if errs := params.Lay(values); len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+// applySine adds the three values that --sine is short for.
+func (p *paramFlags) applySine(given map[string]string) error {
 	if p.sine == "" {
 		return nil
 	}
@@ -69,10 +94,16 @@ func (p *paramFlags) applySine(params *sampler.Params) error {
 	if len(parts) != 3 {
 		return fmt.Errorf("--sine is %q; it takes PERIOD,AMPLITUDE,OFFSET, such as 16,0.6,-0.2", p.sine)
 	}
+	wave := map[string]string{}
 	for i, key := range []string{"qr_wave_period", "qr_wave_amplitude", "qr_wave_offset"} {
-		if err := params.SetText(key, strings.TrimSpace(parts[i])); err != nil {
+		wave[key] = strings.TrimSpace(parts[i])
+	}
+	scratch := sampler.Defaults()
+	for _, key := range slices.Sorted(maps.Keys(wave)) {
+		if err := scratch.SetText(key, wave[key]); err != nil {
 			return fmt.Errorf("--sine %s: %w", p.sine, err)
 		}
 	}
+	maps.Copy(given, wave)
 	return nil
 }

@@ -30,7 +30,7 @@ type source struct {
 	generated bool
 }
 
-func sources(t *testing.T) []source {
+func goFiles(t *testing.T) []source {
 	t.Helper()
 	var all []source
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -76,7 +76,7 @@ var layers = map[string][]string{
 }
 
 func TestImportsPointOneWay(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range goFiles(t) {
 		from, _, _ := strings.Cut(s.dir, "/")
 		allowed, ok := layers[from]
 		if !ok {
@@ -94,7 +94,7 @@ func TestImportsPointOneWay(t *testing.T) {
 }
 
 func TestCgoInOnePackage(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range goFiles(t) {
 		for _, imp := range s.file.Imports {
 			if imp.Path.Value == `"C"` && s.dir != "backends/llama/engine" {
 				t.Errorf("%s imports \"C\": only backends/llama/engine may", s.path)
@@ -131,7 +131,7 @@ func TestGatewayIsPureGo(t *testing.T) {
 
 func TestEveryPackageHasOneDocComment(t *testing.T) {
 	docs, packages := map[string]int{}, map[string]bool{}
-	for _, s := range sources(t) {
+	for _, s := range goFiles(t) {
 		if s.test {
 			continue
 		}
@@ -148,7 +148,7 @@ func TestEveryPackageHasOneDocComment(t *testing.T) {
 }
 
 func TestNoInitAndNoSleepInTests(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range goFiles(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
@@ -167,7 +167,7 @@ func TestNoInitAndNoSleepInTests(t *testing.T) {
 
 func TestPackageVariablesNeverChange(t *testing.T) {
 	vars := map[string]map[string]bool{}
-	all := sources(t)
+	all := goFiles(t)
 	for _, s := range all {
 		for _, d := range s.file.Decls {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR && !s.generated {
@@ -242,7 +242,7 @@ func named(id *ast.Ident, names ...*ast.Ident) bool {
 func TestSizes(t *testing.T) {
 	const maxFile, maxFunc, maxMedian = 450, 80, 12
 	var lengths []int
-	for _, s := range sources(t) {
+	for _, s := range goFiles(t) {
 		if s.generated {
 			continue
 		}

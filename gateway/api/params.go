@@ -92,7 +92,7 @@ func (g given) take(from object) error {
 		if !ours(name) {
 			continue
 		}
-		key, err := sampler.Key(name)
+		key, err := sampler.RequestKey(name)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,11 @@ func (e *Error) Error() string {
 }
 
 func (f *Field) refuse(name string, value any) *Error {
-	return &Error{Key: name, Value: Show(value), Allowed: f.Allowed()}
+	shown := Show(value)
+	if f.Secret {
+		shown = "a value that is not shown"
+	}
+	return &Error{Key: name, Value: shown, Allowed: f.Allowed()}
 }
 
 // Show writes value as JSON would, at most 60 bytes of it.

@@ -32,6 +32,7 @@ type Field struct {
 	Unit       string
 	Help       string
 	PerRequest bool // false: set by the process only
+	Secret     bool // its value is never shown
 }
 
 // Values reads parameters by key. Asking for a key that is not in the table, or is of another type, is a mistake of the program and
