@@ -108,8 +108,14 @@ func TestAReplayGivesItsFirstByte(t *testing.T) {
 	if b := fill(t, get(t, s, "chain"), 10); !bytes.Equal(b.Bytes, data[9:19]) || b.Fallback {
 		t.Errorf("got %q, fallback %v", b.Bytes, b.Fallback)
 	}
+	if n := s.States()[0].Fallbacks["member"]; n != 0 {
+		t.Errorf("%d blocks of a later member are counted", n)
+	}
 	if b := fill(t, get(t, s, "chain"), 100); b.Source != "system" || !b.Fallback {
 		t.Errorf("after the end: %+v", b)
+	}
+	if n := s.States()[0].Fallbacks["member"]; n != 1 {
+		t.Errorf("%d blocks of a later member are counted, want 1", n)
 	}
 }
 
@@ -158,15 +164,19 @@ func TestRefusedSets(t *testing.T) {
 		"a ring of members": {[]Spec{
 			{Name: "a", Type: "fallback", Options: opts{"sources": []string{"b", "system"}}}, {Name: "b", Type: "mock", Policy: "fallback", Fallback: "a"},
 		}, []string{"a -> b -> a"}},
-		"one member":  {[]Spec{{Name: "a", Type: "fallback", Options: opts{"sources": "system"}}}, []string{"2 to 16"}},
-		"twice":       {[]Spec{{Name: "a", Type: "mock"}, {Name: "a", Type: "timing"}}, []string{"two sources"}},
-		"a bad name":  {[]Spec{{Name: "../a", Type: "mock"}}, []string{"letters, digits"}},
-		"a type name": {[]Spec{{Name: "timing", Type: "mock"}}, []string{"that of type timing"}},
-		"a directory": {[]Spec{{Name: "a", Type: "replay", Options: opts{"path": "/"}}}, []string{"source a", "is a directory"}},
-		"a device":    {[]Spec{{Name: "a", Type: "replay", Options: opts{"path": "/dev/random"}}}, []string{"is a device"}},
-		"the file":    {[]Spec{{Name: "a", Type: "mock", Options: opts{"calibration_file": "/nowhere"}}}, []string{"source a", "calibration_file"}},
-		"required": {[]Spec{{Name: "a", Type: "mock_biased", Options: opts{"fault": "stuck", "startup_samples": 1024, "required": true}}},
-			[]string{"required", "source a", "repetition-count"}},
+		"one member":               {[]Spec{{Name: "a", Type: "fallback", Options: opts{"sources": "system"}}}, []string{"2 to 16"}},
+		"twice":                    {[]Spec{{Name: "a", Type: "mock"}, {Name: "a", Type: "timing"}}, []string{"two sources"}},
+		"a bad name":               {[]Spec{{Name: "../a", Type: "mock"}}, []string{"letters, digits"}},
+		"a type name":              {[]Spec{{Name: "timing", Type: "mock"}}, []string{"that of type timing"}},
+		"a directory":              {[]Spec{{Name: "a", Type: "replay", Options: opts{"path": "/"}}}, []string{"source a", "is a directory"}},
+		"a device":                 {[]Spec{{Name: "a", Type: "replay", Options: opts{"path": "/dev/random"}}}, []string{"is a device"}},
+		"the file":                 {[]Spec{{Name: "a", Type: "mock", Options: opts{"calibration_file": "/nowhere"}}}, []string{"source a", "calibration_file"}},
+		"a file of another device": {[]Spec{{Name: "a", Type: "mock", Options: opts{"calibration_file": baselineFile(t)}}}, []string{"source a", `"elsewhere"`, "measure this one"}},
+		"no baseline":              {[]Spec{{Name: "a", Type: "mock_biased", Options: opts{"fault": "stuck", "health": false, "calibration_blocks": 16}}}, []string{"baseline", "stuck"}},
+		"required": {
+			[]Spec{{Name: "a", Type: "mock_biased", Options: opts{"fault": "stuck", "startup_samples": 1024, "required": true}}},
+			[]string{"required", "source a", "repetition-count"},
+		},
 	} {
 		s, err := Open(t.Context(), row.specs, Deps{})
 		if err == nil {
@@ -179,6 +189,34 @@ func TestRefusedSets(t *testing.T) {
 				t.Errorf("%s: %q is not in: %v", name, w, err)
 			}
 		}
+	}
+}
+
+func baselineFile(t *testing.T) string {
+	t.Helper()
+	sums := make([]uint64, 16)
+	for i := range sums {
+		sums[i] = uint64(i % 3)
+	}
+	c, err := guard.NewCalibration("a", "elsewhere", time.Now(), 64, sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "baseline.json")
+	if err := c.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBaselineAtStart(t *testing.T) {
+	s := openSet(t, Spec{Name: "a", Type: "mock", Options: opts{"calibration_blocks": 32, "calibration_block_bytes": 1024}})
+	g, err := s.Guard("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := g.Calibration(); c == nil || len(c.Sums) != 32 || c.BlockBytes != 1024 || c.Device != "chacha8 0000000000000000+0" {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -71,21 +71,17 @@ func convert(from, to reflect.Type, data any) (any, error) {
 	if to == durationType {
 		return duration(data)
 	}
-	switch to.Kind() {
-	case reflect.Bool:
+	switch kind := to.Kind(); {
+	case kind == reflect.Bool:
 		return flag(data)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case kind >= reflect.Int && kind <= reflect.Uint64:
 		return whole(data, to)
-	case reflect.Float64, reflect.Float32:
+	case kind == reflect.Float64 || kind == reflect.Float32:
 		return number(data)
-	case reflect.String:
-		if from.Kind() != reflect.String {
-			return nil, bad("want text")
-		}
-	case reflect.Slice:
-		if s, ok := data.(string); ok && to.Elem().Kind() == reflect.String {
-			return strings.Split(s, ","), nil
-		}
+	case kind == reflect.String && from.Kind() != reflect.String:
+		return nil, bad("want text")
+	case kind == reflect.Slice && from.Kind() == reflect.String && to.Elem().Kind() == reflect.String:
+		return strings.Split(reflect.ValueOf(data).String(), ","), nil
 	}
 	return data, nil
 }

@@ -40,7 +40,7 @@ func plan(specs []Spec) ([]planned, error) {
 	for _, s := range specs {
 		p, err := planOne(s)
 		if err == nil && seen[s.Name] {
-			err = fmt.Errorf("there are two sources of this name: rename one")
+			err = errors.New("there are two sources of this name: rename one")
 		}
 		if err != nil {
 			all = append(all, &entropy.Error{Kind: entropy.KindConfig, Source: s.Name, Message: "check configuration", Err: err})
@@ -52,7 +52,7 @@ func plan(specs []Spec) ([]planned, error) {
 	if err := errors.Join(all...); err != nil {
 		return nil, err
 	}
-	return plans, checkNeeds(plans)
+	return plans, withRemedy(checkNeeds(plans))
 }
 
 func planOne(s Spec) (planned, error) {
@@ -78,8 +78,8 @@ func planOne(s Spec) (planned, error) {
 	if err := decode(guards, &p.guard); err != nil {
 		return planned{}, err
 	}
-	if err := decode(own, k.Options()); err != nil {
-		return planned{}, fmt.Errorf("type %s: %w", k.Type, withGuardKeys(err, own, k))
+	if err := check(k, own); err != nil {
+		return planned{}, fmt.Errorf("type %s: %w", k.Type, err)
 	}
 	if s.Policy != "" {
 		p.guard.Policy = guard.Policy(s.Policy)
@@ -94,6 +94,18 @@ func planOne(s Spec) (planned, error) {
 		return planned{}, fmt.Errorf("fallback %q is never used under policy %s: set policy: fallback or remove it", s.Fallback, p.guard.Policy)
 	}
 	return p, p.guard.Validate()
+}
+
+// check reads the options of a type and has the type look at them.
+func check(k Kind, own map[string]any) error {
+	cfg := k.Options()
+	if err := decode(own, cfg); err != nil {
+		return withGuardKeys(err, own, k)
+	}
+	if v, ok := cfg.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
 }
 
 // withGuardKeys finds a misspelt option among those of the guard as well.

@@ -78,7 +78,18 @@ func (s *Set) openAll(ctx context.Context, plans []planned, d Deps) error {
 			s.order = append(s.order, m.spec.Name)
 		}
 	}
+	for i, err := range failures {
+		failures[i] = withRemedy(err)
+	}
 	return errors.Join(failures...)
+}
+
+// withRemedy puts the hint of a source's error into its text: at a start nobody else shows it.
+func withRemedy(err error) error {
+	if e, ok := errors.AsType[*entropy.Error](err); ok && e.Hint != "" {
+		return fmt.Errorf("%w (%s)", err, e.Hint)
+	}
+	return err
 }
 
 // claimer is a source that knows what its raw bytes hold at least, in bits per byte. The option claimed_entropy goes before it.
@@ -103,7 +114,10 @@ func (s *Set) openOne(ctx context.Context, p planned, d Deps) (member, error) {
 		return member{}, errors.Join(err, closeSource(src))
 	}
 	m := member{p.spec, g, g.Source()}
-	return m, g.Start(limited)
+	if err := g.Start(limited); err != nil {
+		return m, err
+	}
+	return m, g.Baseline(ctx)
 }
 
 // Get returns the guarded source of that name. It has the optional powers (entropy.Numberer, entropy.Ahead) of what it guards.

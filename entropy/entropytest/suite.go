@@ -162,11 +162,11 @@ func honoursContext(t *testing.T, _ Options, s entropy.Source) {
 	}
 }
 
-// cancelled starts a draw, ends its context after a moment that grows with i, and returns its buffer, error and how long it took to return.
-func cancelled(t *testing.T, o Options, s entropy.Source, i int) ([]byte, error, time.Duration) {
+// cancelled starts a draw, ends its context after a moment that grows with i, and returns its buffer, how long it took to return, and its error.
+func cancelled(t *testing.T, o Options, s entropy.Source, i int) (buf []byte, took time.Duration, err error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	buf := make([]byte, o.Largest)
+	buf = make([]byte, o.Largest)
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.Draw(ctx, buf)
@@ -176,18 +176,18 @@ func cancelled(t *testing.T, o Options, s entropy.Source, i int) ([]byte, error,
 	defer wait.Stop()
 	select {
 	case err := <-done: // it was quicker
-		return buf, err, 0
+		return buf, 0, err
 	case <-wait.C:
 	}
 	ended := time.Now()
 	cancel()
-	err := <-done
-	return buf, err, time.Since(ended)
+	err = <-done
+	return buf, time.Since(ended), err
 }
 
 func returnsSoon(t *testing.T, o Options, s entropy.Source) {
 	for i := range 10 {
-		_, err, took := cancelled(t, o, s, i)
+		_, took, err := cancelled(t, o, s, i)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled in a draw: %v", err)
 		}

@@ -9,6 +9,7 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -107,7 +108,7 @@ func (c Config) validateCalibration() error {
 		return fmt.Errorf("calibration_block_bytes is %d, want 1 to %d", c.CalibrationBlockBytes, MaxBlockBytes)
 	}
 	if c.CalibrationFile != "" && c.CalibrationBlocks != 0 {
-		return fmt.Errorf("calibration_file and calibration_blocks are both set: a frozen baseline is never measured again, remove one")
+		return errors.New("calibration_file and calibration_blocks are both set: a frozen baseline is never measured again, remove one")
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func New(name string, src entropy.Source, cfg Config, deps Deps) (*Guard, error)
 	if cfg.CalibrationFile != "" {
 		c, err := LoadCalibration(cfg.CalibrationFile)
 		if err != nil {
-			return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "load calibration_file", Hint: "measure one with `qr-gateway entropy calibrate`", Err: err}
+			return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "load calibration_file", Hint: "measure one with `qr-gateway entropy test SOURCE --save-baseline FILE`", Err: err}
 		}
 		g.baseline.Store(c)
 	}
@@ -115,6 +115,9 @@ func (g *Guard) settle(ctx context.Context, asked time.Time, buf []byte, b entro
 	}
 	g.counts.draws.Add(1)
 	g.counts.bytes.Add(uint64(len(buf)))
+	if b.Fallback {
+		g.counts.fallbacks[ReasonMember].Add(1)
+	}
 	return b, ReasonNone, nil
 }
 

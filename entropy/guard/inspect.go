@@ -54,12 +54,12 @@ func (g *Guard) judge(asked time.Time, m *health.Monitor, buf []byte, b *entropy
 // verdict raises the alarm for a finding, and says by the policy whether the block may be used.
 func (g *Guard) verdict(reason Reason, what string, asked time.Time, b *entropy.Block) (Reason, error) {
 	err := &entropy.Error{Kind: reason.kind(), Source: g.name, Message: what, Hint: "the bytes are discarded and the source is kept out until a start-up test passes"}
-	switch reason {
-	case ReasonOtherDevice:
+	switch {
+	case reason == ReasonOtherDevice:
 		err.Message = fmt.Sprintf("the bytes are of device %q, expect_device is %q", b.Device, g.cfg.ExpectDevice)
-	case ReasonTimeOrder:
+	case reason == ReasonTimeOrder:
 		err.Message = fmt.Sprintf("the times are out of order: asked at %s, made at %s", asked.Format(time.RFC3339Nano), b.ServerTime.Format(time.RFC3339Nano))
-	case ReasonTooFast:
+	case reason == ReasonTooFast:
 		err.Message = fmt.Sprintf("%d bytes came in %v, too fast for %.0f bytes per second: they were waiting", len(b.Bytes), b.Arrived.Sub(b.Requested), g.cfg.DeclaredRate)
 	}
 	g.raiseLocked(reason, err)

@@ -27,12 +27,13 @@ const (
 	ReasonClosed
 	ReasonOther
 	ReasonLatched
+	ReasonMember // a source that is made of others was served by a later one
 	nReasons
 )
 
 var reasonNames = [nReasons]string{
 	"none", "repetition", "proportion", "duplicate", "too_fast", "time_order", "other_device", "length", "health", "protocol",
-	"timeout", "transport", "quota", "refused", "open", "closed", "other", "latched",
+	"timeout", "transport", "quota", "refused", "open", "closed", "other", "latched", "member",
 }
 
 // String is the name in records and metrics.
@@ -45,8 +46,7 @@ func (r Reason) alarm() bool { return r != ReasonNone && r <= ReasonProtocol }
 
 // kind is the error kind of an alarm that the guard itself raised.
 func (r Reason) kind() entropy.Kind {
-	switch r {
-	case ReasonTimeOrder, ReasonOtherDevice, ReasonLength, ReasonProtocol:
+	if r == ReasonTimeOrder || r == ReasonOtherDevice || r == ReasonLength || r == ReasonProtocol {
 		return entropy.KindProtocol
 	}
 	return entropy.KindHealth
@@ -74,24 +74,22 @@ func reasonOfFlags(f entropy.Flags) Reason {
 	return ReasonNone
 }
 
+// kinds pairs the kinds of errors with their reasons.
+var kinds = map[entropy.Kind]Reason{
+	entropy.KindTimeout:   ReasonTimeout,
+	entropy.KindTransport: ReasonTransport,
+	entropy.KindQuota:     ReasonQuota,
+	entropy.KindRefused:   ReasonRefused,
+	entropy.KindOpen:      ReasonOpen,
+	entropy.KindProtocol:  ReasonProtocol,
+	entropy.KindHealth:    ReasonHealth,
+	entropy.KindClosed:    ReasonClosed,
+	entropy.KindConfig:    ReasonOther,
+}
+
 func reasonOfError(err error) Reason {
-	switch entropy.KindOf(err) {
-	case entropy.KindTimeout:
-		return ReasonTimeout
-	case entropy.KindTransport:
-		return ReasonTransport
-	case entropy.KindQuota:
-		return ReasonQuota
-	case entropy.KindRefused:
-		return ReasonRefused
-	case entropy.KindOpen:
-		return ReasonOpen
-	case entropy.KindProtocol:
-		return ReasonProtocol
-	case entropy.KindHealth:
-		return ReasonHealth
-	case entropy.KindClosed:
-		return ReasonClosed
+	if r, ok := kinds[entropy.KindOf(err)]; ok {
+		return r
 	}
 	return ReasonOther
 }

@@ -9,20 +9,43 @@ import (
 	"qr-gateway/entropy/health"
 )
 
-// Start probes the source, runs the start-up test and, where configured, measures the baseline. An option that can't work, or a refusal
-// of the source, is an error. A source that does not answer or fails its test is one only if it is required: it starts out alarmed.
+// Start probes the source and runs the start-up test. An option that can't work, or a refusal of the source, is an error. A source that does
+// not answer or fails its test is one only if it is required: it starts out alarmed.
 func (g *Guard) Start(ctx context.Context) error {
-	if _, err := g.Probe(ctx); err != nil {
+	caps, err := g.Probe(ctx)
+	if err == nil {
+		err = g.fits(caps)
+	}
+	if err == nil {
+		err = g.Recheck(ctx)
+	}
+	if err != nil {
 		return g.startFailed(ctx, reasonOfError(err), err)
 	}
-	if err := g.Recheck(ctx); err != nil {
-		return g.startFailed(ctx, reasonOfError(err), err)
+	return nil
+}
+
+// fits refuses a baseline of another device.
+func (g *Guard) fits(caps entropy.Capabilities) error {
+	c := g.baseline.Load()
+	if c == nil || c.Device == "" || caps.Device == "" || c.Device == caps.Device {
+		return nil
 	}
+	return &entropy.Error{
+		Kind: entropy.KindConfig, Source: g.name, Message: fmt.Sprintf("calibration_file is of device %q, the source's is %q", c.Device, caps.Device),
+		Hint: "connect that device or measure this one",
+	}
+}
+
+// Baseline measures the baseline where calibration_blocks asks for one. A source that can't be measured is not to be used: without its
+// baseline its numbers would be wrong.
+func (g *Guard) Baseline(ctx context.Context) error {
 	if g.cfg.CalibrationBlocks == 0 {
 		return nil
 	}
-	if _, err := g.Calibrate(ctx, g.cfg.CalibrationBlocks, g.cfg.CalibrationBlockBytes); err != nil {
-		return fmt.Errorf("calibrate entropy source %s: %w", g.name, err)
+	_, err := g.Calibrate(ctx, g.cfg.CalibrationBlocks, g.cfg.CalibrationBlockBytes)
+	if err != nil {
+		return fmt.Errorf("measure the baseline of entropy source %s (calibration_blocks; a calibration_file needs no measuring): %w", g.name, err)
 	}
 	return nil
 }
@@ -60,10 +83,10 @@ func (g *Guard) Recheck(ctx context.Context) error {
 		g.alarm.mode = ModeRecovering
 	}
 	g.mu.Unlock()
-	switch was {
-	case ModeRecovering:
+	if was == ModeRecovering {
 		return &entropy.Error{Kind: entropy.KindHealth, Source: g.name, Message: "a start-up test is running already", Hint: "wait for its result"}
-	case ModeAlarmed:
+	}
+	if was == ModeAlarmed {
 		if _, err := g.recover(ctx); err != nil {
 			return err
 		}

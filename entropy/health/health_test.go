@@ -141,7 +141,7 @@ func TestDuplicates(t *testing.T) {
 	m := New(cfg)
 	block := func(seed byte, n int) []byte {
 		b := make([]byte, n)
-		rand.NewChaCha8([32]byte{seed}).Read(b)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
 		return b
 	}
 	for i := range byte(4) {
@@ -177,7 +177,7 @@ func TestFalseAlarms(t *testing.T) {
 	const blocks = 8000
 	alarms := 0
 	for range blocks {
-		rng.Read(block)
+		_, _ = rng.Read(block)
 		if r := m.Test(block); r.Flags != 0 {
 			t.Fatalf("false alarm at 2^-40: %s", m.Describe(r))
 		}
@@ -197,7 +197,7 @@ func TestMinEntropy(t *testing.T) {
 		for seed := range byte(20) {
 			var counts [256]uint64
 			block := make([]byte, n)
-			rand.NewChaCha8([32]byte{seed, 1}).Read(block)
+			_, _ = rand.NewChaCha8([32]byte{seed, 1}).Read(block)
 			for _, x := range block {
 				counts[x]++
 			}
@@ -257,7 +257,7 @@ func BenchmarkTest(b *testing.B) {
 	b.SetBytes(int64(len(block)))
 	for b.Loop() {
 		b.StopTimer()
-		rng.Read(block)
+		_, _ = rng.Read(block)
 		b.StartTimer()
 		m.Test(block)
 	}

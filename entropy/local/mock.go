@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -44,7 +45,7 @@ func (c MockConfig) key() (key [32]byte, err error) {
 		return key, nil
 	}
 	if c.Seed != 0 {
-		return key, fmt.Errorf("seed and seed_hex are both set: remove one")
+		return key, errors.New("seed and seed_hex are both set: remove one")
 	}
 	raw, err := hex.DecodeString(c.SeedHex)
 	if err != nil || len(raw) != len(key) {

@@ -138,7 +138,7 @@ func parseHex(text []byte) ([]byte, error) {
 
 func regular(path string, info fs.FileInfo) error {
 	mode := info.Mode()
-	what := ""
+	var what string
 	switch {
 	case mode.IsRegular():
 		return nil

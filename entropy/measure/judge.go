@@ -32,7 +32,7 @@ func (m *Meter) Report() *Report {
 	for k := range m.lags {
 		r.Lags[k] = m.lags[k].correlation(variance)
 	}
-	r.Series = Series{ByteCounts: m.bytes[:], Latency: m.latency}
+	r.Series = Series{ByteCounts: m.bytes[:], Latency: m.latency, Sums: m.sums}
 	for _, s := range m.sums {
 		z := m.z(s)
 		r.Series.Z = append(r.Series.Z, z)

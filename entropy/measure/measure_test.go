@@ -68,10 +68,11 @@ func TestPerfectSourcesPass(t *testing.T) {
 		again, ran := map[string]int{}, map[string]bool{}
 		for seed := range uint64(sources) {
 			for _, v := range perfect(t, seed, cfg).Verdicts {
-				switch ran[v.Name] = true; v.Word {
-				case Again:
+				ran[v.Name] = true
+				if v.Word == Again {
 					again[v.Name]++
-				case Bad:
+				}
+				if v.Word == Bad {
 					t.Errorf("%d x %d, seed %d: %s fails: %s", cfg.Blocks, cfg.BlockBytes, seed, v.Name, v.Value)
 				}
 			}

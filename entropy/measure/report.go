@@ -73,6 +73,7 @@ type Series struct {
 	UExpected  []float64 `json:"u_expected"`      // exact, of uniform bytes or the baseline
 	Latency    []float64 `json:"latency_seconds"` // of each block
 	Z          []float64 `json:"z"`               // of each block
+	Sums       []uint64  `json:"sums"`            // of the bytes of each block
 }
 
 // Failed says whether a test fails.
