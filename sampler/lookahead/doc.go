@@ -9,7 +9,10 @@
 //	d, err := lookahead.New(nVocab, lookahead.Config{})
 //	st := lookahead.Step{Row: row, Params: &p, Noise: noise, Eval: eval, EOG: eog}
 //	for out := (lookahead.Outcome{}); !out.End && st.Index < n; st.Index++ {
+//		plan, err := stream.Plan(st.Row, st.Ban) // penalties, bias and the temperature strategy; left out, none of these
+//		st.Plan = &plan
 //		if out, err = d.Next(ctx, &st); err != nil { ... }
+//		stream.Accept(out.Token, noise.Last())
 //		st.Row = out.Row
 //	}
 package lookahead
