@@ -59,19 +59,19 @@ func ExampleNewSeeded() {
 		if err := s.Begin(&p, nil); err != nil {
 			log.Fatal(err)
 		}
-		noise := sampler.NewSeeded(42)
+		noise, tokens := sampler.NewSeeded(42), []int32{}
 		for range 8 {
 			draw, err := s.Next(context.Background(), logits, nil, noise)
 			if err != nil {
 				log.Fatal(err)
 			}
-			fmt.Print(draw.Token, " ")
+			tokens = append(tokens, draw.Token)
 		}
-		fmt.Println()
+		fmt.Println(tokens)
 	}
 	// Output:
-	// 0 0 1 0 2 0 1 0
-	// 0 0 1 0 2 0 1 0
+	// [0 0 1 0 2 0 1 0]
+	// [0 0 1 0 2 0 1 0]
 }
 
 // One row and one number need nothing else.

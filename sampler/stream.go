@@ -214,13 +214,12 @@ func (s *Stream) fail(err error) error { return fmt.Errorf("plan token %d: %w", 
 
 // measure sets entropy and varentropy.
 func (s *Stream) measure() {
-	h, vh := 0.0, 0.0
+	var h, vh, norm float64
 	if s.in.Row64 != nil {
 		h, vh = temper.Moments(s.in.Row64)
 	} else {
 		h, vh = temper.Moments(s.in.Row32)
 	}
-	norm := 0.0
 	if s.nVocab > 1 {
 		norm = h / math.Log(float64(s.nVocab))
 	}
