@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	rpc "google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 )
 
 // errClosed is what is found after Close.
@@ -63,10 +64,17 @@ func (l *line) give(c *conn) {
 }
 
 // renew lets the next caller make a new connection.
-func (l *line) renew() {
+func (l *line) renew() { l.renewIf(func(*rpc.ClientConn) bool { return true }) }
+
+// renewFailed does that for a connection that could not be made.
+func (l *line) renewFailed() {
+	l.renewIf(func(cc *rpc.ClientConn) bool { return cc.GetState() == connectivity.TransientFailure })
+}
+
+func (l *line) renewIf(bad func(*rpc.ClientConn) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.current; c != nil {
+	if c := l.current; c != nil && bad(c.cc) {
 		l.current, c.retired = nil, true
 		l.endIfUnused(c)
 	}

@@ -40,6 +40,7 @@ func (s *Source) Probe(ctx context.Context) (entropy.Capabilities, error) {
 }
 
 func (s *Source) probe(ctx context.Context, caps *entropy.Capabilities) error {
+	s.line.renewFailed()
 	c, err := s.line.take()
 	if err != nil {
 		return err
@@ -76,20 +77,17 @@ func serviceOf(path string) string {
 
 // connect waits for a connection. A server that is not there makes that fail at once; others get the time there is.
 func connect(ctx context.Context, cc *rpc.ClientConn) error {
-	cc.ResetConnectBackoff()
 	cc.Connect()
-	for failed := false; ; {
-		switch state := cc.GetState(); {
-		case state == connectivity.Ready:
+	for {
+		state := cc.GetState()
+		switch state {
+		case connectivity.Ready:
 			return nil
-		case state == connectivity.TransientFailure && failed:
+		case connectivity.TransientFailure:
 			return errors.New("nothing answers there")
-		case state == connectivity.TransientFailure:
-			failed = true
-			cc.ResetConnectBackoff()
 		default:
 		}
-		if state := cc.GetState(); state != connectivity.Ready && !cc.WaitForStateChange(ctx, state) {
+		if !cc.WaitForStateChange(ctx, state) {
 			return ctx.Err()
 		}
 	}

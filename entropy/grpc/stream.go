@@ -293,7 +293,11 @@ func (s *stream) deliver(buf mem.Buffer) error {
 // match finds the request that msg answers. Without an echo it is the only one there is.
 func (s *stream) match(msg []byte) (int64, error) {
 	if s.echo != nil {
-		return s.echo(msg)
+		seq, err := s.echo(msg)
+		if err != nil {
+			err = &protocolError{err.Error()}
+		}
+		return seq, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
