@@ -22,6 +22,7 @@ type examination struct {
 	config  string
 	plot    string
 	json    bool
+	save    string
 	measure measure.Config
 }
 
@@ -49,6 +50,7 @@ func newEntropyTest() *cobra.Command {
 	f.IntVar(&x.measure.Blocks, "draws", x.measure.Blocks, "blocks to draw; a number is made of each")
 	f.IntVar(&x.measure.BlockBytes, "bytes", x.measure.BlockBytes, "bytes of one block")
 	f.StringVar(&x.plot, "plot", "", "PNG `FILE` to draw what was found in")
+	f.StringVar(&x.save, "save-baseline", "", "new `FILE` for the source's baseline, to be named by its option calibration_file")
 	f.BoolVar(&x.json, "json", false, "print the report as JSON, with every series")
 	return cmd
 }
@@ -70,7 +72,25 @@ func (x *examination) run(ctx context.Context, source string, stdout io.Writer) 
 	if err := errors.Join(err, set.Close()); err != nil {
 		return err
 	}
+	if err := x.saveBaseline(spec.Name, report); err != nil {
+		return err
+	}
 	return x.show(report, stdout)
+}
+
+// saveBaseline freezes what was drawn as the source's baseline.
+func (x *examination) saveBaseline(name string, r *measure.Report) error {
+	if x.save == "" {
+		return nil
+	}
+	c, err := guard.NewCalibration(name, r.Device, r.When, r.BlockBytes, r.Series.Sums)
+	if err != nil {
+		return err
+	}
+	if err := c.Stable(); err != nil {
+		return fmt.Errorf("save baseline: %w: let the device warm up and measure again", err)
+	}
+	return c.Save(x.save)
 }
 
 // specs are the source and those it is made of.

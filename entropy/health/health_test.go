@@ -174,6 +174,9 @@ func TestFalseAlarms(t *testing.T) {
 	cfg := DefaultConfig()
 	m, rng, block := New(cfg), rand.NewChaCha8([32]byte{7}), make([]byte, 20480)
 	loose := New(Config{ClaimedEntropy: 8, AlphaExponent: 20})
+	if raceEnabled {
+		t.Skip("too many bytes for the race detector, and one goroutine")
+	}
 	const blocks = 8000
 	alarms := 0
 	for range blocks {
