@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -89,5 +90,5 @@ func (o *LogObserver) Changed(source string, e breaker.Event) {
 	if e.From == breaker.HalfOpen && e.To == breaker.Open || e.To == breaker.HalfOpen { // repeats with each trial of an outage
 		level = slog.LevelDebug
 	}
-	o.log.Log(nil, level, "breaker changed", "source", source, "from", e.From, "to", e.To, "failures", e.Failures, "until", e.Until, "forced", e.Forced) //nolint:staticcheck // there is no context here
+	o.log.Log(context.Background(), level, "breaker changed", "source", source, "from", e.From, "to", e.To, "failures", e.Failures, "until", e.Until, "forced", e.Forced)
 }
