@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/device"
 	"qr-gateway/entropy/exec"
 	"qr-gateway/entropy/fallback"
 	"qr-gateway/entropy/grpc"
@@ -20,6 +21,7 @@ func Kinds() []Kind {
 		kind(Kind{Type: "mock_biased", Class: entropy.ClassReplay, Help: "computed bytes with a known fault, to try tests on"}, local.DefaultBiasedConfig, opener(local.OpenBiased)),
 		kind(Kind{Type: "replay", Class: entropy.ClassReplay, Help: "recorded bytes from a file, each once"}, local.DefaultReplayConfig, opener(local.OpenReplay)),
 		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, openGRPC),
+		kind(Kind{Type: "device", Class: entropy.ClassBuffer, Help: "a character device or serial port, by itself or by recipe"}, device.DefaultConfig, openDevice),
 		kind(Kind{Type: "http", Class: entropy.ClassUnknown, Help: "a service that is asked by HTTP: ANU, OpenEntropy, Quantis appliance, or any that sends bytes or JSON"}, http.DefaultConfig, opener(http.Open)),
 		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, openExec),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
@@ -35,6 +37,14 @@ func opener[C any, S entropy.Source](open func(context.Context, string, C) (S, e
 		}
 		return s, nil
 	}
+}
+
+func openDevice(ctx context.Context, name string, cfg device.Config, _ Deps) (entropy.Source, error) {
+	s, err := device.Open(ctx, name, cfg, device.Deps{})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func openExec(ctx context.Context, name string, cfg exec.Config, _ Deps) (entropy.Source, error) {
