@@ -208,14 +208,14 @@ func openEntropyRows() []row[Process] {
 		{
 			Field{
 				Key: "qr_oe_sources", Group: groupOE, Env: "QR_OE_SOURCES", Type: TypeString, MaxLen: 4096, Default: "",
-				Help: "OpenEntropy's sources, with commas; empty is all.",
+				Help: "The one source that OpenEntropy's server is asked for; empty is its pool of all.",
 			},
 			func(p *Process) any { return &p.OESources },
 		},
 		{
 			Field{
 				Key: "qr_oe_parallel", Group: groupOE, Env: "QR_OE_PARALLEL", Type: TypeBool, Default: true,
-				Help: "Whether OpenEntropy reads its sources at once.",
+				Help: "Accepted for qr-sampler's sake: OpenEntropy's server reads its sources as it likes.",
 			},
 			func(p *Process) any { return &p.OEParallel },
 		},

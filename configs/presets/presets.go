@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -46,7 +47,10 @@ const maxFile = 64 << 10
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 // BuiltIn returns the presets that the program brings along.
-func BuiltIn() (Library, error) { return read(nil, files, ".", true) }
+func BuiltIn() (Library, error) { return builtIn() }
+
+// builtIn reads the files once: they are part of the program.
+var builtIn = sync.OnceValues(func() (Library, error) { return read(nil, files, ".", true) })
 
 // Load returns those that the program brings along and those of the folder dir. A file of the folder replaces a preset of the same name.
 func Load(dir string) (Library, error) {

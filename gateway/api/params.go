@@ -131,7 +131,7 @@ func (g given) layPreset(p *sampler.Params, presets Presets) error {
 	}
 	var name string
 	if err := json.Unmarshal(s.raw, &name); err != nil {
-		return wrongType(presetKey, "the name of a preset", s.raw)
+		return &sampler.ParamError{Key: presetKey, Value: quote(string(s.raw)), Allowed: "the name of a preset"}
 	}
 	if presets == nil {
 		return sampler.UnknownPreset(name, nil)

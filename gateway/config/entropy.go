@@ -124,7 +124,7 @@ func (c *Config) imply(name string) {
 func (c *Config) withFallback(s EntropySource) EntropySource {
 	s.Policy = PolicyStrict
 	second := map[string]string{"system": SystemSource, "mock_uniform": mockSource}[c.Process.FallbackMode]
-	if second != "" && second != s.Type && s.Type != mockSource {
+	if second != "" && second != s.Name && s.Type != "mock" && s.Type != SystemSource {
 		s.Policy, s.Fallback = PolicyFallback, second
 	}
 	return s
@@ -132,13 +132,18 @@ func (c *Config) withFallback(s EntropySource) EntropySource {
 
 // implied is a source as qr-sampler describes it. typ is one of its types.
 func implied(p *sampler.Process, name, typ string) (EntropySource, bool) {
-	s := EntropySource{Name: name, Type: typ, From: "environment"}
+	s := EntropySource{Name: name, From: "environment"}
 	switch typ {
 	case grpcSource:
-		s.Options = grpcOptions(p)
+		s.Type, s.Options = "grpc", grpcOptions(p)
 	case openSource:
-		s.Options = openOptions(p)
-	case mockSource, timingSource, SystemSource:
+		s.Type, s.Options = "http", openOptions(p)
+	case mockSource:
+		s.Type = "mock"
+	case timingSource:
+		s.Type = "timing"
+	case SystemSource:
+		s.Type = SystemSource
 	default:
 		return EntropySource{}, false
 	}
@@ -159,9 +164,10 @@ func grpcOptions(p *sampler.Process) map[string]any {
 	return out
 }
 
+// openOptions ask the OpenEntropy server of this machine for the one source that is named, or else for its pool.
 func openOptions(p *sampler.Process) map[string]any {
 	return map[string]any{
-		"conditioning": p.OEConditioning, "sources": p.OESources, "parallel": p.OEParallel, "timeout": milliseconds(p.OETimeout * 1000),
+		"api": "openentropy", "conditioning": p.OEConditioning, "source": p.OESources, "timeout": milliseconds(p.OETimeout * 1000),
 	}
 }
 

@@ -81,7 +81,7 @@ func fromEnv(env map[string]string) (map[string]any, []error) {
 	var errs []error
 	for _, l := range leaves() {
 		text, ok := env[l.env()]
-		if !ok {
+		if !ok || l.env() == logLevelEnv && tokenLevel(text) {
 			continue
 		}
 		value, err := fromText(text, l.typ)
@@ -97,6 +97,14 @@ func fromEnv(env map[string]string) (map[string]any, []error) {
 		section[l.path[1]] = value
 	}
 	return out, errs
+}
+
+// logLevelEnv is log.level to us, with the words of a log, and qr_log_level to qr-sampler, with words of its own: the word decides.
+const logLevelEnv = "QR_LOG_LEVEL"
+
+// tokenLevel says that a word is one of qr_log_level.
+func tokenLevel(word string) bool {
+	return slices.Contains([]string{sampler.LogNone, sampler.LogSummary, sampler.LogFull}, word)
 }
 
 // fromText gives text the type of its key. Types of our own are left to the hook.

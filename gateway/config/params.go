@@ -92,7 +92,10 @@ func (c *Config) processPreset(m *Model, path string, env map[string]string) (la
 func paramEnv(env map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, text := range env {
-		if _, err := sampler.Key(strings.ToLower(name)); err == nil && name != presetEnv {
+		if name == presetEnv || name == logLevelEnv && !tokenLevel(text) {
+			continue
+		}
+		if _, err := sampler.Key(strings.ToLower(name)); err == nil {
 			out[strings.ToLower(name)] = text
 		}
 	}

@@ -1,5 +1,7 @@
 package config_test
 
+import "slices"
+
 // refusal is a configuration that must not load.
 type refusal struct {
 	name, yaml string
@@ -9,7 +11,7 @@ type refusal struct {
 const fake = "\nmodels: [{id: m, backend: fake}]\n"
 
 func refusals() []refusal {
-	return append(append(fileRefusals(), modelRefusals()...), otherRefusals()...)
+	return slices.Concat(fileRefusals(), modelRefusals(), otherRefusals(), sourceRefusals(), presetRefusals())
 }
 
 func fileRefusals() []refusal {
@@ -71,5 +73,60 @@ func otherRefusals() []refusal {
 		{name: "model flag without path", yaml: fake, args: []string{"--model", "m"}},
 		{name: "model flag for an unknown model", yaml: "models: [{id: smollm2, path: x}]", args: []string{"--model", "smollm=x"}},
 		{name: "bad flag value", yaml: fake, args: []string{"--log-level", "loud"}},
+	}
+}
+
+func sourceRefusals() []refusal {
+	sources := func(text string) string { return fake + "entropy: {sources: [" + text + "]}" }
+	instances := func(text string) []string { return []string{"QR_ENTROPY_SOURCE_INSTANCES=" + text} }
+	return []refusal{
+		{name: "sources as a map", yaml: fake + "entropy: {sources: {a: {type: mock}}}"},
+		{name: "source without a name", yaml: sources("{type: mock}")},
+		{name: "source name", yaml: sources("{name: 'a b', type: mock}")},
+		{name: "source without a type", yaml: sources("{name: a}")},
+		{name: "unknown type", yaml: sources("{name: a, type: dice}")},
+		{name: "unknown option", yaml: sources("{name: a, type: mock, sead: 5}")},
+		{name: "option of the wrong type", yaml: sources("{name: a, type: mock, seed: many}")},
+		{name: "two sources with one name", yaml: sources("{name: a, type: mock}, {name: b, type: mock}, {name: a, type: timing}")},
+		{name: "unknown policy", yaml: sources("{name: a, type: mock, policy: hope}")},
+		{name: "fallback without the policy", yaml: sources("{name: a, type: mock, fallback: system}")},
+		{name: "policy without a fallback", yaml: sources("{name: a, type: mock, policy: fallback}")},
+		{name: "fallback to nothing", yaml: sources("{name: a, type: mock, policy: fallback, fallback: b}")},
+		{name: "ring", yaml: sources("{name: a, type: mock, policy: fallback, fallback: b}, {name: b, type: mock, policy: fallback, fallback: a}")},
+		{name: "fallback to itself", yaml: sources("{name: a, type: mock, policy: fallback, fallback: a}")},
+		{name: "unknown default", yaml: fake + "entropy: {default: quantum}"},
+		{name: "unknown allowed source", yaml: fake + "entropy: {allow: [system, quantum]}"},
+		{name: "default not allowed", yaml: sources("{name: a, type: mock}") + "\n", env: []string{"QR_ENTROPY_ALLOW=a"}},
+		{name: "source of a model", yaml: "models: [{id: m, backend: fake, defaults: {qr_entropy_source: dice}}]"},
+		{name: "source of the environment", yaml: fake, env: []string{"QR_ENTROPY_SOURCE_TYPE=dice"}},
+		{name: "instances are no JSON", yaml: fake, env: instances("lane_a")},
+		{name: "instance is no object", yaml: fake, env: instances(`{"a": 5}`)},
+		{name: "instance without a type", yaml: fake, env: instances(`{"a": {}}`)},
+		{name: "instance of an unknown type", yaml: fake, env: instances(`{"a": {"type": "nope"}}`)},
+		{name: "instance named as a type", yaml: fake, env: instances(`{"system": {"type": "quantum_grpc"}}`)},
+		{name: "instance with another key", yaml: fake, env: instances(`{"a": {"type": "quantum_grpc", "cb_window_size": 1}}`)},
+		{name: "instance with a bad value", yaml: fake, env: instances(`{"a": {"type": "quantum_grpc", "grpc_timeout_ms": -1}}`)},
+		{name: "address of the environment", yaml: fake, env: []string{"QR_GRPC_SERVER_ADDRESS=http://x"}},
+		{name: "key with a control character", yaml: fake, env: []string{"QR_GRPC_API_KEY=se\ncret"}},
+	}
+}
+
+func presetRefusals() []refusal {
+	return []refusal{
+		{name: "unknown preset of the file", yaml: fake + "preset: calm"},
+		{name: "unknown preset of the environment", yaml: fake, env: []string{"QR_PRESET=calm"}},
+		{name: "preset as a number", yaml: fake + "preset: 5"},
+		{name: "folder of presets", yaml: fake + "presets: {dir: nowhere}"},
+		{name: "compat as text", yaml: fake, env: []string{"QR_PRESETS_COMPAT=perhaps"}},
+		{name: "unknown key of presets", yaml: fake, env: []string{"QR_PRESETS_FOLDER=x"}},
+		{name: "unknown key of the process", yaml: fake + "process: {grpc_mod: unary}"},
+		{name: "value of the process", yaml: fake + "process: {grpc_mode: smoke, cb_window_size: 0}"},
+		{name: "variable of the process", yaml: fake, env: []string{"QR_FALLBACK_MODE=System", "QR_CB_WINDOW_SIZE=many"}},
+		{name: "windows of the breaker", yaml: fake, env: []string{"QR_CB_RECOVERY_WINDOW_S=90"}},
+		{name: "one variable twice", yaml: fake, env: []string{"QR_TOP_K=1", "qr_top_k=2"}},
+		{name: "one parameter twice", yaml: fake, env: []string{"QR_TEMPERATURE=1", "QR_FIXED_TEMPERATURE=0.5"}},
+		{name: "parameters of the file", yaml: fake + "parameters: {qr_top_k: many, qr_tpo_p: 1, qr_grpc_mode: unary}"},
+		{name: "fields that contradict", yaml: fake, env: []string{"QR_EDT_MIN_TEMP=3"}},
+		{name: "amplifier for look-ahead", yaml: fake + "parameters: {qr_alpha: 0.3, qr_amplifier: server}"},
 	}
 }

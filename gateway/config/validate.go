@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"qr-gateway/sampler"
 )
 
 // FieldError is a value that can't be taken.
@@ -74,7 +76,9 @@ func (s Server) check() []error {
 
 func (l Log) check() []error {
 	c := &checks{path: "log."}
-	c.oneOf("level", l.Level, "debug", "info", "warn", "error")
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level) {
+		c.fail("level", "is %q; it takes debug or info or warn or error (%s also takes none, summary or full, for qr_log_level)", l.Level, logLevelEnv)
+	}
 	c.oneOf("format", l.Format, "text", "json")
 	return c.errs
 }
@@ -149,6 +153,15 @@ func (m Model) check(c *checks) {
 	c.oneOf("kv_type", m.KVType, "f16", "f32")
 	c.between("poll", m.Poll, 0, 100)
 	if err := m.Params.Validate(); err != nil {
-		c.fail("defaults", "%s", err)
+		c.fail("defaults", "%s%s", err, m.origin(err))
 	}
+}
+
+// origin says where the parameter that an error is about comes from, if that isn't the model's own lines.
+func (m Model) origin(err error) string {
+	var own *sampler.ParamError
+	if !errors.As(err, &own) || m.Origins[own.Key] == "" {
+		return ""
+	}
+	return " (" + own.Key + " comes from: " + m.Origins[own.Key] + ")"
 }
