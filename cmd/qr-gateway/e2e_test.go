@@ -23,7 +23,14 @@ import (
 // TestOpenAIPython runs the stock client's tests against the real server on the real model.
 func TestOpenAIPython(t *testing.T) {
 	python := need(t, "QR_TEST_PYTHON")
-	s := start(t, configFile(t, "    context: 4096\n"))
+	empty := filepath.Join(t.TempDir(), "empty") // a record of nothing: its source never serves
+	if err := os.WriteFile(empty, []byte{1}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, entropyConfig(t, fmt.Sprintf(`  sources:
+    - {name: computed, type: mock, seed: 7}
+    - {name: replaced, type: replay, path: %q, policy: fallback, fallback: system}
+`, empty)))
 	cmd := exec.Command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "testdata/e2e")
 	cmd.Env = append(os.Environ(), "QR_URL="+s.url, "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()

@@ -63,7 +63,7 @@ func (e *entropyServer) end(sig syscall.Signal) {
 // entropyConfig is configFile with sources.
 func entropyConfig(t *testing.T, sources string) string {
 	t.Helper()
-	file := configFile(t, "    context: 2048\n")
+	file := configFile(t, "    context: 4096\n")
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
