@@ -56,8 +56,13 @@ func TestPenalties(t *testing.T) {
 		{"repetition once", 0, 0, 2, nil, []int32{3, 3}, []int32{3, 3}, []float32{2, -1, 0, 2, inf, 1}},
 		{"repetition below 1 invites", 0, 0, 0.5, nil, []int32{0, 1}, nil, []float32{4, -0.5, 0, 4, inf, 1}},
 		{"repetition comes first", 0.25, 0.5, 2, nil, []int32{0}, []int32{3, 3}, []float32{1, -1, 0, 1, inf, 1}},
-		{"bias comes last", 0, 0, 2, []sampler.TokenBias{{Token: 3, Bias: 1}, {Token: 4, Bias: 100}, {Token: 5, Bias: -100}}, nil, []int32{3},
-			[]float32{2, -1, 0, 3, inf, -99}},
+		{
+			"bias comes last", 0, 0, 2,
+			[]sampler.TokenBias{{Token: 3, Bias: 1}, {Token: 4, Bias: 100}, {Token: 5, Bias: -100}},
+			nil,
+			[]int32{3},
+			[]float32{2, -1, 0, 3, inf, -99},
+		},
 		{"strangers have no logit", 1, 1, 2, nil, []int32{-1, 6, 1 << 30}, []int32{-2, 6}, row},
 	} {
 		p := sampler.Defaults()

@@ -122,6 +122,9 @@ func (s *Stream) Plan(row []float32, ban *Mask) (Plan, error) {
 		take(s.own32, ban)
 		s.in.Row32, s.ban = s.own32, nil
 	}
+	if err := s.sampler.Load(s.in.Row32, s.ban); err != nil {
+		return Plan{}, s.fail(err)
+	}
 	return s.decide()
 }
 
@@ -167,13 +170,10 @@ func broken[T float32 | float64](row []T) bool {
 	return sum != 0 && slices.ContainsFunc(row, func(v T) bool { return !(v < T(math.Inf(1))) })
 }
 
-// adjusts reports whether the row has to be copied: because logits change, or because bans must be seen by whoever looks at the row as a whole.
+// adjusts reports whether the row has to be copied: because logits change, or because a strategy, which may look at the row, must see the bans.
 func (s *Stream) adjusts() bool {
-	return !s.penalties.idle() || s.ban.Len() > 0 && s.looks()
+	return !s.penalties.idle() || s.ban.Len() > 0 && (s.kind != fixedStrategy || s.in.Row64 != nil)
 }
-
-// looks reports whether the row's distribution matters beyond the choice itself.
-func (s *Stream) looks() bool { return s.observe || s.kind != fixedStrategy }
 
 // take makes the banned logits absent.
 func take[T float32 | float64](row []T, ban *Mask) {
@@ -191,7 +191,7 @@ func (s *Stream) decide() (Plan, error) {
 	s.last.draw = Draw{Token: -1}
 	s.plan = Plan{Step: s.step, Strategy: s.kind, H: nan, VH: nan, HNorm: nan}
 	s.in.H, s.in.VH, s.in.HNorm, s.in.Gate = 0, 0, 0, nil
-	if s.looks() {
+	if s.observe || s.kind != fixedStrategy {
 		s.measure()
 	}
 	if s.gated {
@@ -218,7 +218,8 @@ func (s *Stream) measure() {
 	if s.in.Row64 != nil {
 		h, vh = temper.Moments(s.in.Row64)
 	} else {
-		h, vh = temper.Moments(s.in.Row32)
+		m := s.sampler.Moments()
+		h, vh = m.H, m.VH
 	}
 	if s.nVocab > 1 {
 		norm = h / math.Log(float64(s.nVocab))
@@ -253,7 +254,7 @@ func (s *Stream) Choose(u float64) (Draw, error) {
 	case s.in.Row64 != nil:
 		d, err = s.whole().Choose(s.in.Row64, s.ban, s.cut, u)
 	default:
-		d, err = s.sampler.Choose(s.in.Row32, s.ban, s.cut, u)
+		d, err = s.sampler.Pick(s.cut, u)
 	}
 	s.last.draw = d
 	return d, err

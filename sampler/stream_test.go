@@ -46,6 +46,30 @@ func TestStreamByHand(t *testing.T) {
 	}
 }
 
+// TestStreamMoments: the fast pass over a row of a real vocabulary gives the entropy that adding up in float64 gives.
+func TestStreamMoments(t *testing.T) {
+	for _, shape := range []string{"zipf", "slope", "bulk", "heavy"} {
+		row := bigRow(shape)
+		p := sampler.Defaults()
+		s := begin(t, len(row), &p)
+		s.Observe(true)
+		for i := range row {
+			row[i] = float64(float32(row[i]))
+		}
+		fast, err := s.Plan(to32(row), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact, err := s.Plan64(row, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(fast.H-exact.H) > 1e-9 || math.Abs(fast.VH-exact.VH) > 1e-9*(1+exact.VH) {
+			t.Errorf("%s: H %v, VH %v; exactly H %v, VH %v", shape, fast.H, fast.VH, exact.H, exact.VH)
+		}
+	}
+}
+
 // TestStrategyMinPReplaces: the request's min-p and the strategy's are never combined.
 func TestStrategyMinPReplaces(t *testing.T) {
 	row := []float32{2, 1, 0, -1, -2}
