@@ -21,13 +21,13 @@ type TimingConfig struct {
 	MinRate float64 `mapstructure:"min_rate"`
 	// ClaimedPerSample is the min-entropy claimed for one time difference, in bits. It sets how many make 32 bytes: 320 bits of claim.
 	ClaimedPerSample float64 `mapstructure:"claimed_per_sample"`
-	// MemoryBytes is what the measured work walks through, a power of two; it should not fit the caches.
+	// MemoryBytes is what the measured work walks through, a power of two; larger than the first-level cache.
 	MemoryBytes int `mapstructure:"memory_bytes"`
 }
 
 // DefaultTimingConfig conditions, and refuses less than 200 kB/s.
 func DefaultTimingConfig() TimingConfig {
-	return TimingConfig{MinRate: 200e3, ClaimedPerSample: 0.75, MemoryBytes: 8 << 20}
+	return TimingConfig{MinRate: 200e3, ClaimedPerSample: 0.75, MemoryBytes: 1 << 20}
 }
 
 // Validate names the option that can't be used.
@@ -71,7 +71,10 @@ type Timing struct {
 }
 
 // trialSamples are measured at start.
-const trialSamples = 1 << 15
+const (
+	trialSamples = 1 << 15
+	trialPart    = 1 << 10 // is timed by itself
+)
 
 // OpenTiming measures the jitter of this machine, and refuses it if it gives too little entropy or too low a rate.
 func OpenTiming(ctx context.Context, name string, cfg TimingConfig) (*Timing, error) {
@@ -105,7 +108,7 @@ func (t *Timing) trial(ctx context.Context) error {
 	var pairs [256][256]uint32
 	raw := make([]byte, trialSamples)
 	quickest := time.Duration(math.MaxInt64)
-	for part := range slices.Chunk(raw, trialSamples/4) { // the quickest, since anything may come between
+	for part := range slices.Chunk(raw, trialPart) { // the quickest, since anything may come between
 		began := time.Now()
 		t.sample(part)
 		quickest = min(quickest, time.Since(began))
@@ -120,7 +123,7 @@ func (t *Timing) trial(ctx context.Context) error {
 	if t.perBit < 2*t.cfg.ClaimedPerSample {
 		return t.refuse(fmt.Sprintf("the jitter has %.2f bits a sample at most, want twice the claim of %.2f", t.perBit, t.cfg.ClaimedPerSample))
 	}
-	t.rate = trialSamples / 4 / quickest.Seconds()
+	t.rate = trialPart / quickest.Seconds()
 	if !t.cfg.Raw {
 		t.rate *= outBytes / float64(t.samples)
 	}
