@@ -10,6 +10,7 @@ import (
 	"qr-gateway/entropy/grpc"
 	"qr-gateway/entropy/http"
 	"qr-gateway/entropy/local"
+	"qr-gateway/entropy/openentropy"
 )
 
 // Kinds is the table of source types, one line each.
@@ -24,6 +25,7 @@ func Kinds() []Kind {
 		kind(Kind{Type: "device", Class: entropy.ClassBuffer, Help: "a character device or serial port, by itself or by recipe"}, device.DefaultConfig, openDevice),
 		kind(Kind{Type: "http", Class: entropy.ClassUnknown, Help: "a service that is asked by HTTP: ANU, OpenEntropy, Quantis appliance, or any that sends bytes or JSON"}, http.DefaultConfig, opener(http.Open)),
 		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, openExec),
+		kind(Kind{Type: "openentropy", Class: entropy.ClassPool, Help: "noise of a machine by OpenEntropy: its server, program or Python package"}, openentropy.DefaultConfig, opener(openentropy.Open)),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
 	}
 }
