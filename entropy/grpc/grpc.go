@@ -241,7 +241,7 @@ func (s *Source) attempt(ctx context.Context, c breaker.Call, to asker, n int, a
 	seq := int64(s.requests.Add(1))
 	q := ask(seq)
 	if q.wait = c.Trial; q.wait || again { // the trial must really ask, whatever pause there is between attempts to connect
-		s.line.retry()
+		s.line.renewFailed()
 	}
 	p, err := to.send(limited, q)
 	if err != nil {

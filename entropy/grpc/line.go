@@ -66,7 +66,8 @@ func (l *line) give(c *conn) {
 // renew lets the next caller make a new connection.
 func (l *line) renew() { l.renewIf(func(*rpc.ClientConn) bool { return true }) }
 
-// renewFailed does that for a connection that could not be made.
+// renewFailed does that for a connection that could not be made, so that the next attempt is made at once, whatever pause there is between
+// attempts. (ClientConn.ResetConnectBackoff is for that, but walks a map that others write: it may end the process.)
 func (l *line) renewFailed() {
 	l.renewIf(func(cc *rpc.ClientConn) bool { return cc.GetState() == connectivity.TransientFailure })
 }
@@ -85,15 +86,6 @@ func (l *line) endIfUnused(c *conn) {
 	if c.retired && c.users == 0 && l.all[c] {
 		delete(l.all, c)
 		_ = c.cc.Close() // it says only that it is closed already
-	}
-}
-
-// retry ends the pause between attempts to connect.
-func (l *line) retry() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current != nil {
-		l.current.cc.ResetConnectBackoff()
 	}
 }
 
