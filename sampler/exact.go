@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,9 +21,15 @@ type cell struct {
 	weight float64 // its probability, relative to the largest
 }
 
-// inOrder is the order of choice: by descending logit, the lower id first where two are equal.
+// before is the order of choice: by descending logit, the lower id first where two are equal.
+func (c *cell) before(d *cell) bool { return c.logit > d.logit || c.logit == d.logit && c.id < d.id }
+
+// inOrder is the same for sorting. No two cells are equal.
 func inOrder(a, b cell) int {
-	return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id))
+	if a.before(&b) {
+		return -1
+	}
+	return 1
 }
 
 // NewExact returns a decoder for rows of nVocab logits.
@@ -194,8 +199,9 @@ func split(cells []cell) int {
 	m := middle(cells, third(0), third(3), third(6))
 	cells[m], cells[last] = cells[last], cells[m]
 	at := 0
+	pivot := cells[last]
 	for i := range last {
-		if inOrder(cells[i], cells[last]) < 0 {
+		if cells[i].before(&pivot) {
 			cells[i], cells[at] = cells[at], cells[i]
 			at++
 		}
@@ -206,13 +212,13 @@ func split(cells []cell) int {
 
 // middle is the one of three places whose cell stands between the others.
 func middle(cells []cell, i, j, k int) int {
-	if inOrder(cells[i], cells[j]) > 0 {
+	if cells[j].before(&cells[i]) {
 		i, j = j, i
 	}
 	switch {
-	case inOrder(cells[k], cells[i]) < 0:
+	case cells[k].before(&cells[i]):
 		return i
-	case inOrder(cells[k], cells[j]) > 0:
+	case cells[j].before(&cells[k]):
 		return j
 	}
 	return k
