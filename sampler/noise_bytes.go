@@ -113,6 +113,16 @@ func (e *EntropyNoise) Last() *Evidence {
 	return &e.ev
 }
 
+// Total is the reading of all bytes so far as if they were one block. ok is false for an amplifier that doesn't add them up: of those here,
+// [amplify.ZScoreThought] does. Bytes of a second choice are not in it.
+func (e *EntropyNoise) Total() (total amplify.Total, ok bool) {
+	t, ok := e.amp.(interface{ Total() amplify.Total })
+	if !ok {
+		return amplify.Total{}, false
+	}
+	return t.Total(), true
+}
+
 // draw fills buf and starts the evidence anew.
 func (e *EntropyNoise) draw(ctx context.Context, step int) error {
 	block, asked, err := e.fetch(ctx, step)

@@ -139,6 +139,24 @@ func TestPopulation(t *testing.T) {
 	}
 }
 
+// TestTotal: an amplifier that adds up what it read tells it; others don't. The bytes of a second choice are not of the source.
+func TestTotal(t *testing.T) {
+	r := &rig{value: 130}
+	n := noise(t, params(func(p *sampler.Params) { p.Amplifier = "zscore_thought" }), r, nil)
+	for i := range 4 {
+		one(t, n, i)
+	}
+	r.fallback = true
+	one(t, n, 4)
+	total, ok := n.(*sampler.EntropyNoise).Total()
+	if want := 2.5 / (amplify.ByteStd / math.Sqrt(4000)); !ok || total.Bytes != 4000 || math.Abs(total.Z-want) > 1e-9 || total.Bias != 2.5 {
+		t.Errorf("got %+v, want z %v of 4000 bytes", total, want)
+	}
+	if _, ok := noise(t, params(nil), r, nil).(*sampler.EntropyNoise).Total(); ok {
+		t.Error("zscore_mean adds up")
+	}
+}
+
 // TestSecondChoice: bytes of another source are judged by what is known of that one, which is asked once.
 func TestSecondChoice(t *testing.T) {
 	mean := 100.0
