@@ -6,6 +6,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/catalog"
+	"qr-gateway/entropy/grpc/breaker"
 	"qr-gateway/entropy/guard"
 	"qr-gateway/entropy/hub"
 	"qr-gateway/gateway"
@@ -56,7 +58,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Sources, error) {
 	}
 	s := &Sources{first: cfg.Default, watch: newWatch(d)}
 	var err error
-	if s.set, err = catalog.Open(ctx, cfg.Specs, catalog.Deps{Events: s.watch}); err != nil {
+	if s.set, err = catalog.Open(ctx, cfg.Specs, catalog.Deps{Events: s.watch, Requests: s.watch}); err != nil {
 		return nil, fmt.Errorf("open entropy sources: %w", err)
 	}
 	if _, err := s.set.Guard(cfg.Default); err != nil {
@@ -147,6 +149,9 @@ func (s *Sources) state(name string) gateway.SourceState {
 	spec, _ := s.set.Spec(name)
 	st := gateway.SourceState{Type: spec.Type, Fallback: spec.Fallback, State: g.State(), Baseline: g.Calibration()}
 	st.Degraded, st.Changed = s.watch.of(name)
+	if k, _ := catalog.Find(spec.Type); k.Type == "grpc" {
+		st.Breaker = string(cmp.Or(s.watch.breaker(name), breaker.Closed))
+	}
 	st.LastUsed = lastUsed(&st)
 	return st
 }

@@ -1,10 +1,13 @@
 package sources
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 
+	"qr-gateway/entropy/grpc"
+	"qr-gateway/entropy/grpc/breaker"
 	"qr-gateway/entropy/guard"
 )
 
@@ -13,8 +16,9 @@ type watch struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu  sync.Mutex // guards how
-	how map[string]condition
+	mu       sync.Mutex // guards the rest
+	how      map[string]condition
+	breakers map[string]breaker.State // of sources whose breaker has changed
 }
 
 type condition struct {
@@ -22,7 +26,9 @@ type condition struct {
 	changed        time.Time
 }
 
-func newWatch(d Deps) *watch { return &watch{log: d.Log, now: d.Now, how: map[string]condition{}} }
+func newWatch(d Deps) *watch {
+	return &watch{log: d.Log, now: d.Now, how: map[string]condition{}, breakers: map[string]breaker.State{}}
+}
 
 // of is how a source is, and since when.
 func (w *watch) of(name string) (degraded bool, changed time.Time) {
@@ -30,6 +36,28 @@ func (w *watch) of(name string) (degraded bool, changed time.Time) {
 	defer w.mu.Unlock()
 	c := w.how[name]
 	return c.bytes || c.numbers, c.changed
+}
+
+// breaker is the state of a source's breaker; empty where it has never changed.
+func (w *watch) breaker(name string) breaker.State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.breakers[name]
+}
+
+// Drawn implements [grpc.Observer]. The guard in front of the source counts.
+func (w *watch) Drawn(string, grpc.Report) {}
+
+// Changed implements [grpc.Observer]. The trials of an outage are no news.
+func (w *watch) Changed(source string, e breaker.Event) {
+	w.mu.Lock()
+	w.breakers[source] = e.To
+	w.mu.Unlock()
+	level := slog.LevelDebug
+	if e.From == breaker.Closed || e.To == breaker.Closed {
+		level = slog.LevelInfo
+	}
+	w.log.Log(context.Background(), level, "breaker of an entropy source", "event", "entropy.breaker", "entropy_source", source, "from", string(e.From), "to", string(e.To))
 }
 
 // set notes an end of a run of good or bad draws, and reports whether it is one.
