@@ -333,7 +333,7 @@ func TestIsExclusive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // a test's
+	defer unix.Close(fd)
 	if on, err := unix.IoctlGetInt(fd, unix.TIOCGEXCL); err != nil || on == 0 {
 		t.Errorf("exclusive %d, %v", on, err)
 	}

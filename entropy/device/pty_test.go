@@ -4,6 +4,7 @@ package device
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -75,19 +76,13 @@ func listens(hear func(b *bench, c byte)) func(*bench) {
 			}
 			if err != nil && !os.IsTimeout(err) {
 				// The master of a port that nobody has open reads EIO.
-				if pe := new(os.PathError); !asPath(err, &pe) || pe.Err != unix.EIO {
+				if !errors.Is(err, unix.EIO) {
 					return
 				}
 				<-time.After(time.Millisecond)
 			}
 		}
 	}
-}
-
-func asPath(err error, target **os.PathError) bool {
-	pe, ok := err.(*os.PathError) //nolint:errorlint // the very error of this read
-	*target = pe
-	return ok
 }
 
 // starts is a device that sends on the byte s, until it hears e.

@@ -23,14 +23,16 @@ const (
 
 // call makes one call and reads its answer.
 func (s *Source) call(ctx context.Context, c call) (answer, error) {
-	res, body, err := s.fetch(ctx, s.cfg.Method, c.url, c.body, s.api.bodyLimit(c))
+	limit := s.api.bodyLimit(c)
+	res, err := s.fetch(ctx, s.cfg.Method, c.url, c.body, limit)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.judge(res, body); err != nil {
+	if err := s.judge(res); err != nil {
 		return answer{}, err
 	}
-	if limit := s.api.bodyLimit(c); int64(len(body)) > limit {
+	body := res.body
+	if int64(len(body)) > limit {
 		return answer{}, s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s is longer than %d bytes", s.host, limit))
 	}
 	a := answer{data: body}
@@ -47,8 +49,15 @@ func (s *Source) call(ctx context.Context, c call) (answer, error) {
 	return a, nil
 }
 
+// reply is an answer that was read.
+type reply struct {
+	status int
+	header stdhttp.Header
+	body   []byte
+}
+
 // fetch sends a request and reads its answer, of one that is longer than limit, packed or not, a byte more than that.
-func (s *Source) fetch(ctx context.Context, method, url, text string, limit int64) (*stdhttp.Response, []byte, error) {
+func (s *Source) fetch(ctx context.Context, method, url, text string, limit int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var body io.Reader
@@ -57,40 +66,41 @@ func (s *Source) fetch(ctx context.Context, method, url, text string, limit int6
 	}
 	req, err := stdhttp.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return nil, nil, s.fail(entropy.KindConfig, nil, "make request: url can't be used")
+		return reply{}, s.fail(entropy.KindConfig, nil, "make request: url can't be used")
 	}
 	req.Header = s.header.Clone()
 	res, err := s.client.Do(req)
 	if err != nil {
-		return nil, nil, fmt.Errorf("send request: %w", err)
+		return reply{}, fmt.Errorf("send request: %w", err)
 	}
 	defer func() { _ = res.Body.Close() }() // was read, or is given up
 	data, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read answer: %w", err)
+		return reply{}, fmt.Errorf("read answer: %w", err)
 	}
-	return res, data, nil
+	return reply{res.StatusCode, res.Header, data}, nil
 }
 
 // judge tells by status and content type whether an answer can hold bytes.
-func (s *Source) judge(res *stdhttp.Response, body []byte) error {
-	if e := s.judgeStatus(res, body); e != nil {
+func (s *Source) judge(res reply) error {
+	body := res.body
+	if e := s.judgeStatus(res); e != nil {
 		return e
 	}
-	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.Header.Get("Content-Type") == "" {
+	kind, _, err := mime.ParseMediaType(res.header.Get("Content-Type"))
+	if res.header.Get("Content-Type") == "" {
 		kind, err = "", nil
 	}
 	switch {
-	case res.Header.Get("Content-Encoding") != "":
-		return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s is packed as %.40q, which was not asked for", s.host, res.Header.Get("Content-Encoding")))
+	case res.header.Get("Content-Encoding") != "":
+		return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s is packed as %.40q, which was not asked for", s.host, res.header.Get("Content-Encoding")))
 	case s.wanted(kind, err):
 		return nil
 	case s.api.textQuota && !json.Valid(body): // so it throttles, without a Retry-After
 		s.budget.usedUp(time.Now(), s.cfg.QuotaHold)
 		return s.fail(entropy.KindQuota, nil, fmt.Sprintf("%s sent no JSON, as when it is asked too often: %s", s.host, s.excerpt(body)))
 	}
-	return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s has content type %.80q: %s", s.host, res.Header.Get("Content-Type"), s.excerpt(body)))
+	return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s has content type %.80q: %s", s.host, res.header.Get("Content-Type"), s.excerpt(body)))
 }
 
 // wanted reports whether a content type is that of a good answer.
@@ -104,15 +114,15 @@ func (s *Source) wanted(kind string, err error) bool {
 	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
 }
 
-func (s *Source) judgeStatus(res *stdhttp.Response, body []byte) error {
-	status := res.StatusCode
+func (s *Source) judgeStatus(res reply) error {
+	status := res.status
 	if status == stdhttp.StatusOK {
 		return nil
 	}
-	message := fmt.Sprintf("%s answers %d %s: %s", s.host, status, stdhttp.StatusText(status), s.excerpt(body))
+	message := fmt.Sprintf("%s answers %d %s: %s", s.host, status, stdhttp.StatusText(status), s.excerpt(res.body))
 	switch {
 	case status == stdhttp.StatusTooManyRequests:
-		s.budget.usedUp(time.Now(), retryAfter(res.Header.Get("Retry-After"), time.Now(), s.cfg.QuotaHold))
+		s.budget.usedUp(time.Now(), retryAfter(res.header.Get("Retry-After"), time.Now(), s.cfg.QuotaHold))
 		return s.fail(entropy.KindQuota, nil, message)
 	case status == stdhttp.StatusUnauthorized, status == stdhttp.StatusForbidden:
 		e := s.fail(entropy.KindRefused, nil, message)
@@ -150,9 +160,9 @@ func (s *Source) excerpt(body []byte) string {
 func (s *Source) probeOpen(ctx context.Context, details map[string]string) error {
 	own, done := s.until(ctx)
 	defer done()
-	res, body, err := s.fetch(own, stdhttp.MethodGet, with(s.cfg.URL, "sources", nil), "", 1<<20)
+	res, err := s.fetch(own, stdhttp.MethodGet, with(s.cfg.URL, "sources", nil), "", 1<<20)
 	if err == nil {
-		err = s.judge(res, body)
+		err = s.judge(res)
 	}
 	if err != nil {
 		return s.explain(ctx, own, err)
@@ -163,7 +173,7 @@ func (s *Source) probeOpen(ctx context.Context, details map[string]string) error
 			Healthy bool   `json:"healthy"`
 		} `json:"sources"`
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
+	if err := json.Unmarshal(res.body, &list); err != nil {
 		return s.fail(entropy.KindProtocol, err, "read the list of sources of "+s.host)
 	}
 	var known []string

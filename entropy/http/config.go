@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	stdhttp "net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -58,7 +59,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults. The interface is still to be set.
 func DefaultConfig() Config {
-	return Config{Conditioning: "raw", Method: "GET", Unit: 1, Encoding: encodingUint8, Timeout: 10 * time.Second, QuotaHold: time.Minute}
+	return Config{Conditioning: "raw", Method: stdhttp.MethodGet, Unit: 1, Encoding: encodingUint8, Timeout: 10 * time.Second, QuotaHold: time.Minute}
 }
 
 // findings collects what is wrong.
@@ -99,10 +100,10 @@ func (c Config) validateURL() error {
 func (c Config) validateAPI(api api) error {
 	var f findings
 	general := api.general
-	f.check(general || c.Method == "GET" && c.Body == "" && c.Unit == 1 && c.Field == "" && c.Success == "" && c.ContentType == "",
+	f.check(general || c.Method == stdhttp.MethodGet && c.Body == "" && c.Unit == 1 && c.Field == "" && c.Success == "" && c.ContentType == "",
 		"method, body, unit, field, success and content_type are for api bytes and json")
-	f.check(c.Method == "GET" || c.Method == "POST", "method is %q; it must be GET or POST", c.Method)
-	f.check(c.Body == "" || c.Method == "POST", "body needs method POST")
+	f.check(c.Method == stdhttp.MethodGet || c.Method == stdhttp.MethodPost, "method is %q; it must be GET or POST", c.Method)
+	f.check(c.Body == "" || c.Method == stdhttp.MethodPost, "body needs method POST")
 	f.check(!general || holdsCount(c.URL+c.Body), "neither url nor body holds {bytes} or {count}: the service must be told how much to send")
 	f.check(c.API != "json" || goodPath(c.Field), "field is %q; it must be names, indexes or * between dots", c.Field)
 	f.check(c.Success == "" || goodPath(c.Success), "success is %q; it must be names or indexes between dots", c.Success)
@@ -168,7 +169,7 @@ func (s secret) LogValue() slog.Value { return slog.StringValue("(set)") }
 
 // key reads the key.
 func (c Config) key() (secret, error) {
-	text, from := "", ""
+	var text, from string
 	switch {
 	case c.APIKeyEnv != "":
 		text, from = os.Getenv(c.APIKeyEnv), "environment variable "+c.APIKeyEnv

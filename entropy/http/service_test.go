@@ -116,7 +116,7 @@ func serveBytes(w stdhttp.ResponseWriter, r *stdhttp.Request) {
 			return
 		}
 	}
-	w.WriteHeader(400)
+	w.WriteHeader(stdhttp.StatusBadRequest)
 }
 
 // serveOutshift speaks an interface that takes a POST and sends objects with a number each.
@@ -125,7 +125,7 @@ func serveOutshift(w stdhttp.ResponseWriter, r *stdhttp.Request) {
 		Count int `json:"number_of_blocks"`
 	}
 	if json.NewDecoder(r.Body).Decode(&ask) != nil || ask.Count < 1 || ask.Count > 1000 || r.Method != stdhttp.MethodPost {
-		w.WriteHeader(400)
+		w.WriteHeader(stdhttp.StatusBadRequest)
 		return
 	}
 	var list []any
