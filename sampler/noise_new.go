@@ -52,6 +52,9 @@ func newByteNoise(p *Params, kind amplify.Kind, src ByteSource, cal *amplify.Cal
 	if err != nil {
 		return nil, fmt.Errorf("make noise: %w", err)
 	}
+	if p.PopulationMean != nil && p.PopulationStd != nil && kind.Name != amplify.NameECDF {
+		cal = nil // what was measured plays no part
+	}
 	ec := EntropyConfig{Source: p.EntropySource, Amplifier: kind.Name, Bytes: p.SampleCount, PerToken: kind.PerToken, Calibration: cal}
 	if p.EntropyPrefetch {
 		ec.Salt = new([SaltSize]byte)

@@ -133,6 +133,9 @@ func TestPopulation(t *testing.T) {
 	} {
 		n := noise(t, params(c.set), &rig{value: 130}, c.cal)
 		one(t, n, 0)
+		if used := n.Last().Calibration != nil; used != (c.name == "measured" || c.name == "half given") {
+			t.Errorf("%s: calibration used: %v", c.name, used)
+		}
 		if e := n.Last(); math.Abs(e.Z-c.z) > 1e-9 || e.Mean != 130 || e.Amplifier != "zscore_mean" || e.Bytes != 1000 || e.Source != "first" {
 			t.Errorf("%s: got %+v, want z %v", c.name, e, c.z)
 		}

@@ -147,6 +147,9 @@ func (r *Record) draw(e *Evidence) {
 		r.U = Maybe(v.U)
 	}
 	r.Bytes, r.Amplifier, r.Mean, r.Z, r.SEM, r.EcdfRank, r.EcdfSize = e.Bytes, e.Amplifier, Maybe(v.Mean), Maybe(v.Z), Maybe(v.SEM), v.Rank, v.Of
+	if e.Calibration != nil {
+		r.Calibration = e.Calibration.Hash()
+	}
 	if sum, ok := e.Digest(); ok {
 		r.SHA256 = hex.EncodeToString(sum[:])
 	}

@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -92,6 +95,20 @@ func TestRecordOfBytes(t *testing.T) {
 	}
 }
 
+// TestRecordNamesCalibration: what the bytes were taken to be can be looked up.
+func TestRecordNamesCalibration(t *testing.T) {
+	cal := around(t, 127)
+	row := []float32{1, 0}
+	p := params(func(p *sampler.Params) { p.Amplifier = "ecdf" })
+	s := begin(t, len(row), p)
+	if _, err := s.Next(context.Background(), row, nil, noise(t, p, &rig{value: 127}, cal)); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Record(); r.Calibration != cal.Hash() || r.EcdfSize != 4 || r.EcdfRank != 2 || r.Amplifier != "ecdf" {
+		t.Errorf("got %+v, want calibration %s", r, cal.Hash())
+	}
+}
+
 // TestRecordHasReferenceNames: every field of qr-sampler's record is there by its name, where it has a value.
 func TestRecordHasReferenceNames(t *testing.T) {
 	src := &rig{number: sampler.Number{
@@ -153,6 +170,30 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 	if diff := cmp.Diff(r, back, sameNumber(), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRecordPage: docs/records.md has a line for every name of a record, and no other.
+func TestRecordPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/records.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)`").FindAllSubmatch(page, -1) {
+		told[string(m[1])] = true
+	}
+	for _, typ := range []reflect.Type{reflect.TypeFor[sampler.Record](), reflect.TypeFor[sampler.Lookahead]()} {
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if !told[name] {
+				t.Errorf("%s of %s is not on the page", name, typ)
+			}
+			delete(told, name)
+		}
+	}
+	for name := range told {
+		t.Errorf("%s is on the page and in no record", name)
 	}
 }
 
