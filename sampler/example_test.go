@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"time"
 
 	"qr-gateway/sampler"
 )
@@ -117,12 +118,24 @@ func ExampleStream_Plan() {
 	// H 1.609: temperature 0.800
 }
 
+// constant is a source for this example: all its bytes are the same.
+type constant byte
+
+// Fill implements sampler.ByteSource.
+func (c constant) Fill(_ context.Context, buf []byte) (sampler.Block, error) {
+	asked := time.Now()
+	for i := range buf {
+		buf[i] = byte(c)
+	}
+	return sampler.Block{Source: "constant", Class: "replay", Requested: asked, Arrived: time.Now()}, nil
+}
+
 // The record of a token says how it was chosen and what its number was made of.
 func ExampleStream_Record() {
 	logits := []float32{2, 1, 0, -1, -2}
 	p := sampler.Defaults()
 	p.SampleCount = 1000
-	noise, err := sampler.NewNoise(&p, &rig{value: 128}, nil) // a source whose bytes are all 128
+	noise, err := sampler.NewNoise(&p, constant(128), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -136,13 +149,13 @@ func ExampleStream_Record() {
 	}
 	r := s.Record()
 	fmt.Printf("token %d of rank %d by u %.4f (z %.4f) at T %v, H %.4f\n", r.Token, r.Rank, r.U, r.Z, r.Temperature, r.H)
-	fmt.Printf("made by %s of %d bytes from %s, fallback %v, %v ms\n", r.Amplifier, r.Bytes, r.Source, r.Fallback, r.FetchMS)
-	data, err := json.Marshal(&r) // one flat object, with the names of qr-sampler's records
-	fmt.Println(len(data) > 0, err)
+	fmt.Printf("made by %s of %d bytes from %s (%s), fallback %v\n", r.Amplifier, r.Bytes, r.Source, r.Class, r.Fallback)
+	data, err := json.Marshal(&r) // one flat object
+	fmt.Println(len(data) > 0, r.FetchMS >= 0, err)
 	// Output:
 	// token 0 of rank 0 by u 0.5847 (z 0.2140) at T 1, H 1.0000
-	// made by zscore_mean of 1000 bytes from first, fallback false, 0.25 ms
-	// true <nil>
+	// made by zscore_mean of 1000 bytes from constant (replay), fallback false
+	// true true <nil>
 }
 
 // Penalties, a bias and a ban adjust the row first. The caller's row stays as it is.
