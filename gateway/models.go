@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"qr-gateway/configs/presets"
 	"qr-gateway/gateway/api"
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/param"
 )
 
 type list[T any] struct {
@@ -115,33 +115,11 @@ func (s *Server) readyz(c *gin.Context) {
 	s.reply(c, status, out)
 }
 
-type parameter struct {
-	Key        string   `json:"key"`
-	Standard   string   `json:"standard,omitempty"`
-	Env        string   `json:"env,omitempty"`
-	Type       string   `json:"type"`
-	Min        *float64 `json:"min,omitempty"`
-	Max        *float64 `json:"max,omitempty"`
-	Enum       []string `json:"enum,omitempty"`
-	Nullable   bool     `json:"nullable,omitempty"`
-	Default    any      `json:"default"`
-	Unit       string   `json:"unit,omitempty"`
-	Help       string   `json:"help"`
-	PerRequest bool     `json:"per_request"`
-}
-
 // parameters shows the table that requests are checked against.
 func (s *Server) parameters(c *gin.Context) {
-	out := list[parameter]{Object: "list", Data: []parameter{}}
+	out := list[param.Description]{Object: "list", Data: []param.Description{}}
 	for _, f := range sampler.Fields() {
-		p := parameter{
-			Key: f.Key, Standard: f.Standard, Env: f.Env, Type: string(f.Type), Enum: f.Enum,
-			Nullable: f.Nullable, Default: f.Default, Unit: f.Unit, Help: f.Help, PerRequest: f.PerRequest,
-		}
-		if f.Type == sampler.TypeNumber || f.Type == sampler.TypeInteger {
-			p.Min, p.Max = finite(f.Min), finite(f.Max)
-		}
-		out.Data = append(out.Data, p)
+		out.Data = append(out.Data, f.Describe())
 	}
 	s.reply(c, http.StatusOK, out)
 }
@@ -153,13 +131,6 @@ func (s *Server) presets(c *gin.Context) {
 		all = []presets.Preset{}
 	}
 	s.reply(c, http.StatusOK, list[presets.Preset]{Object: "list", Data: all})
-}
-
-func finite(f float64) *float64 {
-	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return nil
-	}
-	return &f
 }
 
 func (s *Server) reply(c *gin.Context, status int, v any) {

@@ -128,21 +128,21 @@ func envSourceRows() []row[Process] {
 		{
 			Field{
 				Key: "qr_qrng_max_bytes_per_request", Group: groupSources, Env: "QR_QRNG_MAX_BYTES_PER_REQUEST", Type: TypeInteger, Max: 1 << 40, Default: 35200, Unit: "bytes",
-				Help: "Quota of a provider; a draw larger than this is warned of at start.",
+				Help: "Accepted for qr-sampler's sake: a source's own options bound a draw.",
 			},
 			func(p *Process) any { return &p.QRNGMaxBytesPerRequest },
 		},
 		{
 			Field{
 				Key: "qr_qrng_max_requests_per_minute", Group: groupSources, Env: "QR_QRNG_MAX_REQUESTS_PER_MINUTE", Type: TypeInteger, Max: 1 << 40, Default: 500,
-				Help: "Quota of a provider, for the log.",
+				Help: "Accepted for qr-sampler's sake: a source's own options bound its use.",
 			},
 			func(p *Process) any { return &p.QRNGMaxRequestsPerMinute },
 		},
 		{
 			Field{
 				Key: "qr_qrng_max_bytes_per_day", Group: groupSources, Env: "QR_QRNG_MAX_BYTES_PER_DAY", Type: TypeInteger, Max: 1 << 50, Default: 524288000, Unit: "bytes",
-				Help: "Quota of a provider, for the log.",
+				Help: "Accepted for qr-sampler's sake: a source's own options bound its use.",
 			},
 			func(p *Process) any { return &p.QRNGMaxBytesPerDay },
 		},
@@ -248,14 +248,14 @@ func otherRows() []row[Process] {
 		{
 			Field{
 				Key: "qr_entropy_status_file", Group: groupProcess, Env: "QR_ENTROPY_STATUS_FILE", Type: TypeString, MaxLen: 4096, Default: "",
-				Help: "Accepted for qr-sampler's sake and not written: /metrics and the health endpoint have what it holds.",
+				Help: "Accepted for qr-sampler's sake: no such file is written, /metrics and the health endpoint have what it holds.",
 			},
 			func(p *Process) any { return &p.EntropyStatusFile },
 		},
 		{
 			Field{
 				Key: "qr_sampler_perf_file", Group: groupProcess, Env: "QR_SAMPLER_PERF_FILE", Type: TypeString, MaxLen: 4096, Default: "",
-				Help: "Accepted for qr-sampler's sake and not written: /metrics has what it holds.",
+				Help: "Accepted for qr-sampler's sake: no such file is written, /metrics has what it holds.",
 			},
 			func(p *Process) any { return &p.SamplerPerfFile },
 		},

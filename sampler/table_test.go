@@ -287,7 +287,9 @@ func TestParamsRoundTrip(t *testing.T) {
 func TestParseParamsRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "[]", `{"qr_alhpa":1}`, `{"qr_alpha":2}`, `{"qr_lookahead_k":0}`, `{} {}`, `{"qr_curve":"x"}`, `{"qr_top_k":1.5}`,
-		`{"qr_decoder":"lookahead","qr_sample_count":5}`,
+		`{"qr_decoder":"lookahead","qr_sample_count":5}`, `{"qr_alpha":0.3,"qr_amplifier":"server"}`, `{"qr_edt_min_temp":3}`,
+		`{"qr_amplifier":"ecdf","qr_sample_count":50000}`, `{"qr_zscore_calibration_samples":10000}`, `{"qr_alpha":"0.3"}`, `{"qr_top_k":true}`,
+		`{"qr_fixed_temperature":1}`, `{"qr_min_p":null}`, `{"qr_logit_bias":{"x":1}}`, `{"qr_temperature_strategy":"magic"}`,
 	} {
 		if p, err := sampler.ParseParams([]byte(text)); err == nil {
 			t.Errorf("%s: got %+v, want an error", text, p)

@@ -12,7 +12,7 @@ func (p *Params) Validate() error {
 	if err := table.check(p); err != nil {
 		return err
 	}
-	for _, check := range []func(*Params) error{checkPeekBytes, checkPeekAmplifier, checkEDT} {
+	for _, check := range []func(*Params) error{checkPeekBytes, checkPeekAmplifier, checkEDT, checkCalibration} {
 		if err := check(p); err != nil {
 			return err
 		}
@@ -60,6 +60,22 @@ func checkEDT(p *Params) error {
 		return nil
 	}
 	return conflict("qr_edt_min_temp", "qr_edt_min_temp is %v, which is more than qr_edt_max_temp, %v; make it at most that", least, most)
+}
+
+// maxCalibration bounds what one calibration takes from a source, in bytes: everybody else waits for it.
+const maxCalibration = 64 << 20
+
+// checkCalibration refuses calibrations that would take minutes of a device.
+func checkCalibration(p *Params) error {
+	draws, key := p.ZScoreCalibration, "qr_zscore_calibration_samples"
+	if p.Amplifier == amplify.NameECDF {
+		draws, key = int(p.Number("qr_ecdf_calibration_samples")), "qr_ecdf_calibration_samples"
+	}
+	if draws*p.SampleCount <= maxCalibration || p.Seed != nil {
+		return nil
+	}
+	return conflict("qr_sample_count", "qr_sample_count is %d, and a calibration takes %d draws of that (%s), together %d bytes; make it at most %d",
+		p.SampleCount, draws, key, draws*p.SampleCount, maxCalibration)
 }
 
 func conflict(key, format string, args ...any) *ParamError {

@@ -50,6 +50,9 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "warning", w)
+	}
 	lent, err := sources.Open(ctx, sourcesConfig(cfg), sources.Deps{Log: log})
 	if err != nil {
 		return err

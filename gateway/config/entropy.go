@@ -137,7 +137,7 @@ func implied(p *sampler.Process, name, typ string) (EntropySource, bool) {
 	case grpcSource:
 		s.Type, s.Options = "grpc", grpcOptions(p)
 	case openSource:
-		s.Type, s.Options = "http", openOptions(p)
+		s.Type, s.Options = "openentropy", openOptions(p)
 	case mockSource:
 		s.Type = "mock"
 	case timingSource:
@@ -164,10 +164,10 @@ func grpcOptions(p *sampler.Process) map[string]any {
 	return out
 }
 
-// openOptions ask the OpenEntropy server of this machine for the one source that is named, or else for its pool.
+// openOptions ask OpenEntropy for the one source that is named, or else for its pool.
 func openOptions(p *sampler.Process) map[string]any {
 	return map[string]any{
-		"api": "openentropy", "conditioning": p.OEConditioning, "source": p.OESources, "timeout": milliseconds(p.OETimeout * 1000),
+		"conditioning": p.OEConditioning, "source": p.OESources, "timeout": milliseconds(p.OETimeout * 1000),
 	}
 }
 

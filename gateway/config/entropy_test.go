@@ -36,7 +36,7 @@ func TestImpliedSources(t *testing.T) {
 		{"mock behind", []string{server, "qr_fallback_mode=mock_uniform"}, []string{"quantum_grpc:grpc:fallback:mock_uniform", "mock_uniform:mock:strict:"}},
 		{"mock", []string{"QR_ENTROPY_SOURCE_TYPE=mock_uniform"}, []string{"mock_uniform:mock:strict:"}},
 		{"timing", []string{"QR_ENTROPY_SOURCE=timing_noise"}, []string{"timing_noise:timing:fallback:system"}},
-		{"openentropy", []string{"QR_ENTROPY_SOURCE=openentropy", "QR_OE_SOURCES=clock_jitter"}, []string{"openentropy:http:fallback:system"}},
+		{"openentropy", []string{"QR_ENTROPY_SOURCE=openentropy", "QR_OE_SOURCES=clock_jitter"}, []string{"openentropy:openentropy:fallback:system"}},
 		{"preset", []string{"QR_PRESET=chat_light"}, []string{"quantum_grpc:grpc:fallback:system"}},
 		{
 			"instances",

@@ -91,6 +91,23 @@ func TestPresetOfTheProcess(t *testing.T) {
 	}
 }
 
+// TestUnusedVariables holds that what does nothing is said to do nothing.
+func TestUnusedVariables(t *testing.T) {
+	cfg, err := load(t, fake+"process: {apply_parallel_rows: 2}", []string{"QR_PREINIT_ENTROPY_SOURCES=quantum_grpc,system", "QR_GRPC_PREPROBE_ENABLED=0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(cfg.Warnings, "\n")
+	for _, name := range []string{"QR_APPLY_PARALLEL_ROWS: not used: ", "QR_PREINIT_ENTROPY_SOURCES: not used: ", "QR_GRPC_PREPROBE_ENABLED: not used: "} {
+		if !strings.Contains(all, name) {
+			t.Errorf("no warning %q in %q", name, all)
+		}
+	}
+	if len(cfg.Warnings) != 3 || len(cfg.Entropy.Sources) != 0 {
+		t.Errorf("warnings %q, sources %v", all, cfg.Entropy.Sources)
+	}
+}
+
 // TestEnvironmentFile holds that a file of variables is read only when it is named, and that the environment wins over it.
 func TestEnvironmentFile(t *testing.T) {
 	dir := t.TempDir()

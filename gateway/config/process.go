@@ -43,7 +43,17 @@ func (c *Config) fillProcess(env map[string]string) error {
 	if err := c.Process.Validate(); err != nil && len(errs) == 0 {
 		errs = append(errs, &FieldError{Path: "process", Message: unkeyed(err)})
 	}
+	c.warnUnused()
 	return errors.Join(errs...)
+}
+
+// warnUnused tells of fields that are set and do nothing here. Their help says why.
+func (c *Config) warnUnused() {
+	for _, f := range sampler.ProcessFields() {
+		if why, unused := strings.CutPrefix(f.Help, "Accepted for qr-sampler's sake: "); unused && c.Origins[f.Key] != "" {
+			c.Warnings = append(c.Warnings, f.Env+": not used: "+why)
+		}
+	}
 }
 
 // unkeyed writes an error about a key of the process as the file has it.
