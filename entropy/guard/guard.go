@@ -84,14 +84,21 @@ func (g *Guard) Health() health.Config { return g.cfg.Config }
 // Draw implements [entropy.Source]: the block of the source, or what the policy puts in its place.
 func (g *Guard) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 	b, reason, err := g.draw(ctx, buf)
-	if err == nil {
-		g.recovered(&g.bytes)
-		return b, nil
-	}
-	return g.instead(ctx, buf, reason, err)
+	return g.conclude(ctx, buf, b, reason, err)
 }
 
-// draw asks the source itself. Without an error the block is to be used.
+// conclude ends an outage or applies the policy.
+func (g *Guard) conclude(ctx context.Context, buf []byte, b entropy.Block, reason Reason, err error) (entropy.Block, error) {
+	if err != nil {
+		return g.instead(ctx, buf, reason, err)
+	}
+	if reason == ReasonNone {
+		g.recovered(&g.bytes)
+	}
+	return b, nil
+}
+
+// draw asks the source itself. Without an error the block is to be used; a reason then says what was observed about it.
 func (g *Guard) draw(ctx context.Context, buf []byte) (entropy.Block, Reason, error) {
 	if reason, err := g.admit(ctx); err != nil {
 		return entropy.Block{}, reason, err
@@ -108,17 +115,21 @@ func (g *Guard) settle(ctx context.Context, asked time.Time, buf []byte, b entro
 		return entropy.Block{}, reason, err
 	}
 	g.counts.latency.add(b.Arrived.Sub(b.Requested))
-	if reason, err := g.inspect(asked, buf, &b); err != nil {
+	reason, err := g.inspect(asked, buf, &b)
+	if err != nil && !g.observes(reason) {
 		g.counts.discard(len(buf))
 		clear(buf)
 		return entropy.Block{}, reason, err
+	}
+	if err != nil {
+		g.failing(&g.bytes, reason, err)
 	}
 	g.counts.draws.Add(1)
 	g.counts.bytes.Add(uint64(len(buf)))
 	if b.Fallback {
 		g.counts.fallbacks[ReasonMember].Add(1)
 	}
-	return b, ReasonNone, nil
+	return b, reason, nil
 }
 
 // failed counts an error of the source. The caller's own end is none of the source's, and has no reason.

@@ -116,6 +116,13 @@ func TestObserve(t *testing.T) {
 		if err != nil || reasonOfFlags(b.Flags) != reason || b.Fallback || b.Source != "script" {
 			t.Errorf("%v: flags %b, error %v", reason, b.Flags, err)
 		}
+		if len(r.heard.failing) != 1 || r.heard.failing[0].Reason != reason || len(r.heard.recovered) != 0 {
+			t.Errorf("%v: told of %+v", reason, r.heard)
+		}
+		r.src.set(nil)
+		if _, err := r.draw(t, 4096); err != nil || len(r.heard.recovered) != 1 {
+			t.Errorf("%v: the end is told as %+v, error %v", reason, r.heard.recovered, err)
+		}
 		if s := r.State(); s.Mode != ModeOK || s.Alarms[reason.String()] != 1 || s.Discarded != 0 || s.Flags[reason.String()] != 1 {
 			t.Errorf("%v: %+v", reason, s)
 		}

@@ -15,7 +15,8 @@ type seen struct {
 	arrived time.Time
 }
 
-// inspect runs the checks on a block and sets its flags. An error says that it is not to be used.
+// inspect runs the checks on a block and sets its flags. An error is a finding; [Guard.observes] says whether the block can be used all the
+// same.
 func (g *Guard) inspect(asked time.Time, buf []byte, b *entropy.Block) (Reason, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,22 +52,26 @@ func (g *Guard) judge(asked time.Time, m *health.Monitor, buf []byte, b *entropy
 	return g.verdict(reason, what, asked, b)
 }
 
-// verdict raises the alarm for a finding, and says by the policy whether the block may be used.
+// observes says that a finding is only flagged. A block of another length can't be used whatever the policy.
+func (g *Guard) observes(reason Reason) bool {
+	return g.cfg.Policy == Observe && reason != ReasonLength
+}
+
+// verdict raises the alarm for a finding; mu is held.
 func (g *Guard) verdict(reason Reason, what string, asked time.Time, b *entropy.Block) (Reason, error) {
-	err := &entropy.Error{Kind: reason.kind(), Source: g.name, Message: what, Hint: "the bytes are discarded and the source is kept out until a start-up test passes"}
+	err := &entropy.Error{Kind: reason.kind(), Source: g.name, Message: what}
+	if !g.observes(reason) {
+		err.Hint = "the bytes are discarded and the source is kept out until a start-up test passes"
+	}
 	switch {
 	case reason == ReasonOtherDevice:
 		err.Message = fmt.Sprintf("the bytes are of device %q, expect_device is %q", b.Device, g.cfg.ExpectDevice)
 	case reason == ReasonTimeOrder:
 		err.Message = fmt.Sprintf("the times are out of order: asked at %s, made at %s", asked.Format(time.RFC3339Nano), b.ServerTime.Format(time.RFC3339Nano))
 	case reason == ReasonTooFast:
-		err.Message = fmt.Sprintf("%d bytes came in %v, too fast for %.0f bytes per second: they were waiting", len(b.Bytes), b.Arrived.Sub(b.Requested), g.cfg.DeclaredRate)
+		err.Message = fmt.Sprintf("bytes came in %v, too fast for %.0f bytes per second: they were waiting", b.Arrived.Sub(b.Requested), g.cfg.DeclaredRate)
 	}
 	g.raiseLocked(reason, err)
-	if g.cfg.Policy == Observe {
-		g.counts.remember(g.deps.Now(), err)
-		return ReasonNone, nil
-	}
 	return reason, err
 }
 

@@ -49,7 +49,9 @@ func (n numberer) Number(ctx context.Context, req entropy.NumberRequest) (entrop
 	out, reason, err := n.number(ctx, req)
 	if err == nil {
 		g.counts.numbers.Add(1)
-		g.recovered(&g.numbers)
+		if reason == ReasonNone {
+			g.recovered(&g.numbers)
+		}
 		return out, nil
 	}
 	if reason == ReasonNone || reason == ReasonClosed {
@@ -78,11 +80,16 @@ func (n numberer) number(ctx context.Context, req entropy.NumberRequest) (entrop
 		return entropy.Number{}, reason, err
 	}
 	g.counts.latency.add(out.Block.Arrived.Sub(out.Block.Requested))
-	if reason, err := g.inspectNumber(asked, &out); err != nil {
-		g.counts.discard(0)
-		return entropy.Number{}, reason, err
+	reason, err := g.inspectNumber(asked, &out)
+	switch {
+	case err == nil:
+		return out, ReasonNone, nil
+	case g.observes(reason) && reason != ReasonProtocol:
+		g.failing(&g.numbers, reason, err)
+		return out, reason, nil
 	}
-	return out, ReasonNone, nil
+	g.counts.discard(0)
+	return entropy.Number{}, reason, err
 }
 
 func (g *Guard) inspectNumber(asked time.Time, n *entropy.Number) (Reason, error) {
@@ -108,7 +115,7 @@ func (g *Guard) inspectNumber(asked time.Time, n *entropy.Number) (Reason, error
 func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, reason Reason, first error) (entropy.Number, error) {
 	g := n.guard
 	size := req.BlockBytes
-	if size == 0 {
+	if size < 1 || size > MaxBlockBytes {
 		size = standInBytes
 	}
 	buf := make([]byte, size)
@@ -154,9 +161,5 @@ func (t ticket) Redeem(ctx context.Context, buf []byte) (entropy.Block, error) {
 	g := t.guard
 	b, err := t.Ticket.Redeem(ctx, buf)
 	b, reason, err := g.settle(ctx, t.asked, buf, b, err)
-	if err == nil {
-		g.recovered(&g.bytes)
-		return b, nil
-	}
-	return g.instead(ctx, buf, reason, err)
+	return g.conclude(ctx, buf, b, reason, err)
 }

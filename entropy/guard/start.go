@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/health"
@@ -127,9 +128,7 @@ func (g *Guard) startUpPart(ctx context.Context, m *health.Monitor, part []byte)
 	b, err := g.src.Draw(ctx, part)
 	if err == nil {
 		g.counts.discard(len(part))
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.judge(asked, m, part, &b)
+		return g.startUpJudge(asked, m, part, &b)
 	}
 	if ctx.Err() != nil {
 		err = &entropy.Error{Kind: entropy.KindTimeout, Source: g.name, Message: fmt.Sprintf("no bytes for the start-up test within %v", g.cfg.RecoverTimeout), Hint: "see whether the source answers at all, or raise recover_timeout", Err: err}
@@ -138,6 +137,17 @@ func (g *Guard) startUpPart(ctx context.Context, m *health.Monitor, part []byte)
 	g.counts.errors[reason].Add(1)
 	if reason.alarm() {
 		g.raise(reason, err)
+	}
+	return reason, err
+}
+
+func (g *Guard) startUpJudge(asked time.Time, m *health.Monitor, part []byte, b *entropy.Block) (Reason, error) {
+	g.mu.Lock()
+	reason, err := g.judge(asked, m, part, b)
+	g.mu.Unlock()
+	if err != nil && g.observes(reason) {
+		g.failing(&g.bytes, reason, err)
+		return ReasonNone, nil
 	}
 	return reason, err
 }
