@@ -57,7 +57,7 @@ func Open(ctx context.Context, name string, cfg Config, deps Deps) (*Source, err
 		cancel()
 		cleanup()
 		if ctx.Err() != nil {
-			return nil, &entropy.Error{Kind: entropy.KindTimeout, Source: name, Message: "open program: it has not said hello in time", Err: ctx.Err()}
+			return nil, &entropy.Error{Kind: entropy.KindTimeout, Source: name, Message: "open program: it has not said hello in time", Err: ctx.Err(), Hint: "for a program that only pours bytes out set framing: raw"}
 		}
 		return nil, fail(err)
 	}
