@@ -134,6 +134,21 @@ func TestPolicyFallback(t *testing.T) {
 	}
 }
 
+// TestDeclaredRateFindsAPool: the operating system's generator can't pass for a device of 1 MB/s, and a device of its speed may.
+func TestDeclaredRateFindsAPool(t *testing.T) {
+	for rate, want := range map[float64]entropy.Flags{1e6: entropy.FlagTooFast, 1e12: 0} {
+		s := openSet(t, Spec{Name: "claims", Type: "system", Policy: "observe", Options: opts{"declared_rate": rate}})
+		if b := fill(t, get(t, s, "claims"), 1<<20); b.Flags != want {
+			t.Errorf("declared %g B/s: flags %q, want %q", rate, b.Flags.Names(), want.Names())
+		}
+	}
+	s := openSet(t, Spec{Name: "claims", Type: "system", Options: opts{"declared_rate": 1e6}})
+	_, err := get(t, s, "claims").Draw(t.Context(), make([]byte, 1<<20))
+	if entropy.KindOf(err) != entropy.KindHealth {
+		t.Errorf("strict: %v", err)
+	}
+}
+
 func TestRefusedSets(t *testing.T) {
 	for name, row := range map[string]struct {
 		specs []Spec
