@@ -134,6 +134,11 @@ func (s *Source) admit(ctx context.Context, n int) error {
 			Kind: entropy.KindConfig, Source: s.name, Message: fmt.Sprintf("%d bytes in one draw are over the limit of %d", n, maxDraw),
 			Hint: "draw less at a time",
 		}
+	case s.least(n) > s.cfg.Breaker.Timeout:
+		return &entropy.Error{
+			Kind: entropy.KindConfig, Source: s.name, Message: fmt.Sprintf("%d bytes at %v bytes per second take longer than timeout %v", n, s.cfg.Rate, s.cfg.Breaker.Timeout),
+			Hint: "raise timeout, or draw less at a time",
+		}
 	}
 	return nil
 }

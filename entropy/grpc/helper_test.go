@@ -94,3 +94,8 @@ func spawn(tb testing.TB, address string, faults ...string) *process {
 	}
 	return p
 }
+
+// What a process can be sent.
+const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
