@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
 
 	"qr-gateway/sampler"
 )
@@ -21,6 +22,7 @@ func TestGenerated(t *testing.T) {
 	for file, want := range map[string][]byte{
 		"docs/parameters.md":                    parametersPage(),
 		"configs/schema/parameters.schema.json": parametersSchema(),
+		"configs/schema/config.schema.json":     configSchema(),
 	} {
 		path := root + "/" + file
 		if *update {
@@ -38,21 +40,72 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// TestSchema holds that the schema is a valid one, and takes and refuses what the table does.
-func TestSchema(t *testing.T) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(parametersSchema()))
+// compiled checks a schema against the meta-schema.
+func compiled(t *testing.T, text []byte) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("parameters.json", doc); err != nil {
+	if err := c.AddResource("schema.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.Compile("parameters.json") // checks it against the meta-schema
+	schema, err := c.Compile("schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return schema
+}
+
+// TestConfigSchema holds that the schema takes the file that shows every key, and refuses what loading does.
+func TestConfigSchema(t *testing.T) {
+	schema := compiled(t, configSchema())
+	example, err := os.ReadFile(root + "/configs/qr-gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{
+		string(example): true,
+		"{}":            true,
+		"server:\nmodels: [{id: m, path: null, defaults: {qr_alpha: 0.3, qr_fixed_temperature: 2}}]": true,
+		"entropy: {sources: [{name: a, type: mock, seed: 5}]}":                                       true,
+		"entropy: {sources: [{type: mock}]}":                                                         false,
+		"models: [{path: x}]":                                                                        false,
+		"models: [{id: m, worker: 2}]":                                                               false,
+		"server: {keep_alive: 10}":                                                                   false,
+		"server: {keep_alive: 10s}":                                                                  true,
+		"server: {body_limit: 1.5MiB}":                                                               true,
+		"server: {body_limit: 5}":                                                                    false,
+		"sever: {}":                                                                                  false,
+		"parameters: {qr_alpha: 2}":                                                                  false,
+		"parameters: {qr_alhpa: 1}":                                                                  false,
+		"process: {cb_window_size: 0}":                                                               false,
+		"process: {grpc_mode: bidi_streaming}":                                                       true,
+		"preset: 5":                                                                                  false,
+	} {
+		var v any
+		if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err = jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(v); (err == nil) != ok {
+			t.Errorf("%.80s: %v", text, err)
+		}
+	}
+}
+
+// TestSchema holds that the schema is a valid one, and takes and refuses what the table does.
+func TestSchema(t *testing.T) {
+	schema := compiled(t, parametersSchema())
 	for body, ok := range map[string]bool{
 		`{}`: true,
 		`{"model":"m","qr_alpha":0.3,"qr_wave_period":0,"qr_seed":9223372036854775807}`: true,

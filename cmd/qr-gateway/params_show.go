@@ -12,14 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"qr-gateway/gateway/config"
 	"qr-gateway/sampler"
 	"qr-gateway/sampler/param"
 )
 
 func newParams() *cobra.Command {
-	var asJSON, asSchema, asEnv bool
+	var asJSON, asSchema, asEnv, asConfig bool
 	cmd := &cobra.Command{
-		Use:   "params [--json | --schema | --env]",
+		Use:   "params [--json | --schema | --config-schema | --env]",
 		Short: "show every parameter: its type, range, default, environment variable and meaning",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,6 +30,9 @@ func newParams() *cobra.Command {
 				return writeJSON(out, descriptions())
 			case asSchema:
 				_, err := out.Write(parametersSchema())
+				return err
+			case asConfig:
+				_, err := out.Write(configSchema())
 				return err
 			case asEnv:
 				return writeEnv(out)
@@ -40,7 +44,8 @@ func newParams() *cobra.Command {
 	fl.BoolVar(&asJSON, "json", false, "as a JSON list")
 	fl.BoolVar(&asSchema, "schema", false, "the JSON Schema of what a request may set")
 	fl.BoolVar(&asEnv, "env", false, "as NAME=default lines for an --env-file")
-	cmd.MarkFlagsMutuallyExclusive("json", "schema", "env")
+	fl.BoolVar(&asConfig, "config-schema", false, "the JSON Schema of the configuration file")
+	cmd.MarkFlagsMutuallyExclusive("json", "schema", "config-schema", "env")
 	return cmd
 }
 
@@ -185,8 +190,7 @@ func parametersSchema() []byte {
 			properties[f.Standard] = map[string]any{"$ref": "#/properties/" + f.Key, "description": "sets " + f.Key + " unless that is given"}
 		}
 	}
-	var b bytes.Buffer
-	err := writeJSON(&b, map[string]any{
+	return encoded(map[string]any{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",
 		"$id":         "urn:qr-gateway:parameters",
 		"title":       "Parameters of a qr-gateway request",
@@ -197,11 +201,19 @@ func parametersSchema() []byte {
 			map[string]any{"enum": ownNames()},
 		}},
 	})
-	if err != nil {
+}
+
+// encoded is a schema as its file has it.
+func encoded(schema map[string]any) []byte {
+	var b bytes.Buffer
+	if err := writeJSON(&b, schema); err != nil {
 		panic("encode schema: " + err.Error()) // it is made of texts and numbers of the program
 	}
 	return b.Bytes()
 }
+
+// configSchema is the JSON Schema of the configuration file.
+func configSchema() []byte { return encoded(config.Schema()) }
 
 // ownNames are the keys and aliases that a request may use.
 func ownNames() []string {
