@@ -33,10 +33,10 @@ class Status(enum.IntEnum):
 
 
 class Request(NamedTuple):
-    """A request for count bytes; 0 asks whether the source is available."""
+    """A request for size bytes; 0 asks whether the source is available."""
 
     sequence: int
-    count: int
+    size: int
 
 
 class FrameError(Exception):
@@ -50,10 +50,10 @@ def read_request(stream: BinaryIO) -> Optional[Request]:
         return None
     if len(data) < _REQUEST.size:
         raise FrameError(f"the input ended in the middle of a request, after {len(data)} bytes")
-    magic, sequence, count = _REQUEST.unpack(data)
+    magic, sequence, size = _REQUEST.unpack(data)
     if magic != b"QRXQ":
         raise FrameError(f"no request frame: {magic!r}")
-    return Request(sequence, count)
+    return Request(sequence, size)
 
 
 def write_hello(stream: BinaryIO, body: Mapping[str, Any]) -> None:

@@ -105,13 +105,13 @@ def serve(source: Any, requests: BinaryIO, replies: BinaryIO) -> None:
         request = frames.read_request(requests)
         if request is None:
             return
-        payload, error = _draw(source, request.count)
+        payload, error = _draw(source, request.size)
         if os.getpid() != pid:
             os._exit(70)  # the source forked, and this is the copy
         if error is not None:
             frames.write_error(replies, request.sequence, error.status, str(error))
         else:
-            frames.write_reply(replies, request.sequence, payload, device=_device(source), time_ns=time.time_ns() if request.count else 0)
+            frames.write_reply(replies, request.sequence, payload, device=_device(source), time_ns=time.time_ns() if request.size else 0)
 
 
 def _draw(source: Any, count: int) -> Tuple[bytes, Optional[SourceError]]:
@@ -132,10 +132,10 @@ def _exactly(data: Any, count: int) -> bytes:
     """Returns data, if it is count bytes."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise SourceError(f"get_random_bytes({count}) returned {type(data).__name__}, not bytes", Status.BROKEN)
-    data = bytes(data)
-    if len(data) != count:
-        raise SourceError(f"get_random_bytes({count}) returned {len(data)} bytes", Status.BROKEN)
-    return data
+    whole = bytes(data)
+    if len(whole) != count:
+        raise SourceError(f"get_random_bytes({count}) returned {len(whole)} bytes", Status.BROKEN)
+    return whole
 
 
 def _device(source: Any) -> str:

@@ -9,7 +9,7 @@ class OpenEntropy:
     """Asks the package for its bytes in each call; with conditioning raw and a named source they are measured then."""
 
     def __init__(self, source: str = "", conditioning: str = "raw") -> None:
-        import openentropy  # only here: the host does without it
+        import openentropy  # type: ignore[import-not-found]  # only here: the host does without it
 
         self._pool: Any = openentropy.EntropyPool.auto()
         self._source = source
@@ -28,10 +28,13 @@ class OpenEntropy:
         return len(self._pool.source_names()) > 0
 
     def get_random_bytes(self, n: int) -> Optional[bytes]:
+        data: Optional[bytes]
         if self._source:
             # None when the source has gone; the host refuses it, and anything shorter than n.
-            return self._pool.get_source_bytes(self._source, n, self._conditioning)
-        return self._pool.get_bytes(n, self._conditioning)
+            data = self._pool.get_source_bytes(self._source, n, self._conditioning)
+        else:
+            data = self._pool.get_bytes(n, self._conditioning)
+        return data
 
     def close(self) -> None:
         self._pool = None
