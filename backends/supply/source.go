@@ -86,7 +86,7 @@ func (n numbers) Number(ctx context.Context, sourceID string, blockBytes int) (s
 	got, err := n.from.Number(ctx, entropy.NumberRequest{SourceID: sourceID, BlockBytes: blockBytes})
 	if err != nil {
 		if n.policy == string(guard.Fallback) && entropy.KindOf(err) == entropy.KindRefused {
-			return sampler.Number{}, noNumber{err}
+			return sampler.Number{}, noNumberError{err}
 		}
 		return sampler.Number{}, err
 	}
@@ -96,14 +96,14 @@ func (n numbers) Number(ctx context.Context, sourceID string, blockBytes int) (s
 	}, nil
 }
 
-// noNumber says that bytes are to take the number's place.
-type noNumber struct{ error }
+// noNumberError says that bytes are to take the number's place.
+type noNumberError struct{ error }
 
 // Is reports that it is a [sampler.ErrNoNumber].
-func (noNumber) Is(target error) bool { return target == sampler.ErrNoNumber }
+func (noNumberError) Is(target error) bool { return target == sampler.ErrNoNumber }
 
 // Unwrap returns why.
-func (n noNumber) Unwrap() error { return n.error }
+func (n noNumberError) Unwrap() error { return n.error }
 
 // ahead is the power of a source that can be asked before the logits exist.
 type ahead struct{ from entropy.Ahead }
