@@ -68,7 +68,9 @@ func TestRecovery(t *testing.T) {
 	} {
 		p := spawn(t, socket(t))
 		w := newWatcher()
-		s := openWith(t, p.address, grpc.Deps{Observer: w}, quick)
+		s := openWith(t, p.address, grpc.Deps{Observer: w}, func(c *grpc.Config) {
+			c.Breaker.Floor, c.Breaker.Timeout, c.Breaker.Open, c.Retries = 20*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond, 0
+		})
 		if _, err := s.Draw(t.Context(), make([]byte, 64)); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func dialer(c Config, now time.Time) (func() (*rpc.ClientConn, error), error) {
 		}),
 		// Fixed windows: finding them out takes a ping with every answer. Buffers that take an answer in one piece.
 		rpc.WithInitialWindowSize(window), rpc.WithInitialConnWindowSize(4 * window),
-		rpc.WithReadBufferSize(buffer), rpc.WithSharedWriteBuffer(true),
+		rpc.WithReadBufferSize(buffer),
 		rpc.WithIdleTimeout(0), rpc.WithDisableServiceConfig(), rpc.WithDisableRetry(),
 	}
 	if key != "" {

@@ -34,8 +34,9 @@ func (f *fault) outcome() breaker.Outcome {
 	switch entropy.KindOf(f.err) {
 	case entropy.KindTimeout, entropy.KindTransport, entropy.KindProtocol:
 		return breaker.Failure
+	default:
+		return breaker.Excluded
 	}
-	return breaker.Excluded
 }
 
 // fault tells errors apart.
@@ -109,6 +110,7 @@ func hintOf(c codes.Code) string {
 		return "check mode, schema and the method paths: the server does not have this one"
 	case codes.InvalidArgument, codes.OutOfRange:
 		return "the server may limit the bytes of a request: see max_draw"
+	default:
+		return ""
 	}
-	return ""
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // socket is a fresh address.
 func socket(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "qr") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "qr") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		tb.Fatal(err)
 	}

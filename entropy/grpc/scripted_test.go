@@ -91,7 +91,9 @@ func scripted(t *testing.T, script func(e exchange) error) string {
 	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Stop()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	return address
 }

@@ -211,6 +211,7 @@ func decodeDraw(msg []byte) (drawReply, error) {
 		case protowire.BytesType:
 			b, _ := protowire.ConsumeBytes(value)
 			return r.setText(num, b)
+		default:
 		}
 		return nil
 	})
@@ -227,6 +228,7 @@ func (r *drawReply) setDouble(num protowire.Number, v float64) {
 		r.coherenceZ = v
 	case 11:
 		r.coherenceR = v
+	default:
 	}
 }
 
@@ -240,6 +242,7 @@ func (r *drawReply) setInteger(num protowire.Number, v uint64) {
 		r.coherent = v != 0
 	case 9:
 		r.bytes = uint32(v)
+	default:
 	}
 }
 

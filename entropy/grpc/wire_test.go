@@ -397,7 +397,8 @@ func TestRoles(t *testing.T) {
 			reply{data: []byte{0xaa, 0xbb, 0xcc}, time: at, device: "dev1"},
 		},
 		"double seconds": {
-			Fields{Count: 1, Data: 2, Time: 7, TimeUnit: "s", TimeType: "double"}, append([]byte{0x12, 1, 9}, double...),
+			Fields{Count: 1, Data: 2, Time: 7, TimeUnit: "s", TimeType: "double"},
+			append([]byte{0x12, 1, 9}, double...),
 			reply{data: []byte{9}, time: time.Unix(1767225600, 5e8)},
 		},
 		"fixed64 echo": {
@@ -406,7 +407,8 @@ func TestRoles(t *testing.T) {
 			reply{data: []byte{9}, echo: 42},
 		},
 		"another wire type than declared": {
-			Fields{Count: 1, Data: 1, Echo: 2, EchoType: "varint"}, unhexString("0a0109120161"),
+			Fields{Count: 1, Data: 1, Echo: 2, EchoType: "varint"},
+			unhexString("0a0109120161"),
 			reply{data: []byte{9}, odd: "field 2 has wire type 2, which is not what was declared"},
 		},
 	} {

@@ -133,8 +133,9 @@ func codeOf(k entropy.Kind) codes.Code {
 		return codes.DeadlineExceeded
 	case entropy.KindTransport, entropy.KindOpen, entropy.KindClosed:
 		return codes.Unavailable
+	default:
+		return codes.Internal
 	}
-	return codes.Internal
 }
 
 // draws serves numbers.

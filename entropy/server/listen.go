@@ -38,10 +38,10 @@ func (l *listener) remove() error {
 		return nil
 	}
 	now, err := os.Lstat(l.addr.Path)
-	if err != nil || !os.SameFile(now, l.file) {
-		return nil
+	if err == nil && os.SameFile(now, l.file) {
+		err = os.Remove(l.addr.Path)
 	}
-	if err := os.Remove(l.addr.Path); err != nil {
+	if err = ignoreMissing(err); err != nil {
 		return fmt.Errorf("remove socket: %w", err)
 	}
 	return nil

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // folder is a fresh one with a path short enough for sockets.
 func folder(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "qr")
+	dir, err := os.MkdirTemp("", "qr") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(64 << 10), // requests are small
 		// Fixed windows: finding them out takes a ping with every request. A buffer that takes a reply in one piece.
-		grpc.InitialWindowSize(64 << 10), grpc.InitialConnWindowSize(1 << 20), grpc.WriteBufferSize(64 << 10), grpc.SharedWriteBuffer(true),
+		grpc.InitialWindowSize(64 << 10), grpc.InitialConnWindowSize(1 << 20), grpc.WriteBufferSize(64 << 10),
 	}
 	keys, err := s.cfg.keys()
 	if err != nil {

@@ -141,10 +141,9 @@ func number(t *testing.T, s string) int64 {
 func checkUnary(t *testing.T, cc *grpc.ClientConn, r row) {
 	t.Helper()
 	ctx, seq := t.Context(), int64(0)
-	for k, v := range r.Metadata {
-		ctx = metadata.AppendToOutgoingContext(ctx, k, v)
-	}
-	if r.Metadata != nil { // of these the row says no more than the length
+	if r.Metadata != nil {
+		ctx = metadata.NewOutgoingContext(ctx, metadata.New(r.Metadata))
+		// Of these the row says no more than the length.
 		r.Needed, r.Reply.Length, r.Reply.Sequence = int32(r.Length), r.Length, "0"
 	}
 	if r.Sequence != "" {

@@ -222,8 +222,9 @@ func (b *Breaker) shown() State {
 		return Open
 	case ForceClosed:
 		return Closed
+	default:
+		return b.state
 	}
-	return b.state
 }
 
 // Status is a picture of the breaker.

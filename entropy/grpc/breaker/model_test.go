@@ -86,7 +86,7 @@ func TestModel(t *testing.T) {
 			Timeout: time.Second, Floor: 10 * time.Millisecond, Multiplier: 1.5, MinSamples: 3, Open: time.Second, OpenMax: 7 * time.Second,
 			Window: rapid.IntRange(1, 8).Draw(t, "window"), Failures: rapid.IntRange(1, 4).Draw(t, "failures"),
 		}}
-		var last breaker.State = breaker.Closed
+		last := breaker.Closed
 		b, err := breaker.New(m.cfg, breaker.Deps{Now: func() time.Time { return m.now }, Changed: func(e breaker.Event) {
 			if e.From != last {
 				t.Fatalf("event from %s follows one to %s", e.From, last)
