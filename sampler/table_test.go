@@ -60,18 +60,18 @@ func TestParamsHaveRows(t *testing.T) {
 }
 
 func fill(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-	case reflect.String:
+	case kind == reflect.String:
 		v.SetString("x")
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int:
+	case kind == reflect.Int:
 		v.SetInt(1)
-	case reflect.Float64:
+	case kind == reflect.Float64:
 		v.SetFloat(1)
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 	}
 }

@@ -67,7 +67,7 @@ func readEnvFile(o Options) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read environment file: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	env, err := gotenv.StrictParse(f)
 	if err != nil {
 		return nil, fmt.Errorf("read environment file %s: %w", path, err)

@@ -59,16 +59,16 @@ func property(t reflect.Type, value reflect.Value) map[string]any {
 	case t == reflect.TypeFor[EntropySource]():
 		return entry(t, reflect.ValueOf(EntropySource{}), "name", "type")
 	}
-	switch t.Kind() {
-	case reflect.Struct:
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct:
 		return object(t, value)
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		return map[string]any{"type": "array", "items": property(t.Elem(), reflect.Zero(t.Elem()))}
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		return map[string]any{"type": "boolean", "default": value.Interface()}
-	case reflect.Int:
+	case kind == reflect.Int:
 		return map[string]any{"type": "integer", "default": value.Interface()}
-	case reflect.Map:
+	case kind == reflect.Map:
 		return map[string]any{"type": "object"}
 	}
 	return map[string]any{"type": "string", "default": value.Interface()}

@@ -122,7 +122,7 @@ func TestEnvironmentFile(t *testing.T) {
 	if p := cfg.Models[0].Params; p.TopK != 33 || p.TopP != 0.25 || p.MinP != 0 || cfg.Queue.Jobs != 5 {
 		t.Errorf("top-k %d, top-p %v, min-p %v, jobs %d", p.TopK, p.TopP, p.MinP, cfg.Queue.Jobs)
 	}
-	if cfg, err = config.Load(config.Options{EnvFile: file, Flags: nil, Env: nil}); err == nil {
+	if _, err := config.Load(config.Options{EnvFile: file}); err == nil {
 		t.Error("no models: taken")
 	}
 	if cfg, err = load(t, fake, nil); err != nil || cfg.Models[0].Params.TopK != 0 {

@@ -76,9 +76,3 @@ func (c *Config) loadProfiles() error {
 	}
 	return nil
 }
-
-// given says that somebody set a field of the process.
-func (c *Config) given(key string) bool {
-	_, ok := c.Origins[key]
-	return ok
-}
