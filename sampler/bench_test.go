@@ -88,34 +88,40 @@ type bench struct {
 // BenchmarkToken measures whole tokens at a large vocabulary, beside reading the row once, in interleaved short rounds; it reports the least and
 // the middle of each.
 func BenchmarkToken(b *testing.B) {
+	for name, row := range map[string][]float32{"head-heavy": headHeavy(), "flat": flat()} {
+		b.Run(name, func(b *testing.B) {
+			all := benches(b, row)
+			for b.Loop() {
+				for _, x := range all {
+					x.round()
+				}
+			}
+			b.Log(table(all))
+		})
+	}
+}
+
+func benches(b *testing.B, row []float32) []*bench {
 	amp, err := amplify.New(amplify.DefaultConfig())
 	if err != nil {
 		b.Fatal(err)
 	}
-	buf := make([]byte, benchBytes)
-	var all []*bench
-	for _, shape := range []struct {
-		name string
-		row  []float32
-	}{{"head-heavy", headHeavy()}, {"flat", flat()}} {
-		s := sampler.New(benchVocab)
-		sum := float32(0)
-		all = append(all, &bench{name: shape.name + ": read the row", run: func() { sum += readRow(shape.row) }})
-		for _, c := range benchCases() {
-			all = append(all, &bench{name: shape.name + ": " + c.name, run: func() { c.token(b, s, shape.row, amp, buf) }})
-		}
+	buf, s, sum := make([]byte, benchBytes), sampler.New(benchVocab), float32(0)
+	all := []*bench{{name: "read the row", run: func() { sum += readRow(row) }}}
+	for _, c := range benchCases() {
+		all = append(all, &bench{name: c.name, run: func() { c.token(b, s, row, amp, buf) }})
 	}
-	for b.Loop() {
-		for _, x := range all {
-			x.run() // warm
-			for range 5 {
-				start := time.Now()
-				x.run()
-				x.took = append(x.took, time.Since(start))
-			}
-		}
+	return all
+}
+
+// round runs x once to warm up and then five times.
+func (x *bench) round() {
+	x.run()
+	for range 5 {
+		start := time.Now()
+		x.run()
+		x.took = append(x.took, time.Since(start))
 	}
-	b.Log("\n" + table(all))
 }
 
 func readRow(row []float32) (sum float32) {
@@ -130,7 +136,7 @@ func table(all []*bench) string {
 	var out strings.Builder
 	for _, x := range all {
 		slices.Sort(x.took)
-		fmt.Fprintf(&out, "%-36s least %.3f ms, middle %.3f ms\n", x.name, x.took[0].Seconds()*1e3, x.took[len(x.took)/2].Seconds()*1e3)
+		fmt.Fprintf(&out, "\n%-20s least %.3f ms, middle %.3f ms", x.name, x.took[0].Seconds()*1e3, x.took[len(x.took)/2].Seconds()*1e3)
 	}
 	return out.String()
 }

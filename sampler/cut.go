@@ -25,10 +25,16 @@ const minT = 1e-12
 // t is the temperature to divide by.
 func (c Cut) t() float64 { return max(c.Temperature, minT) }
 
-// floor is min-p as a share at temperature T: e^(x/T) >= floor says the same as e^x >= MinP.
+// floor is min-p as a share at temperature T: e^(x/T) >= floor says the same as e^x >= MinP. What has no probability at temperature 1 has
+// none at a higher one either where it is truncated first.
 func (c Cut) floor() float64 {
-	if !c.TruncateFirst || c.MinP <= 0 {
+	switch {
+	case !c.TruncateFirst:
 		return c.MinP
+	case c.MinP > 0:
+		return math.Exp(math.Log(c.MinP) / c.t())
+	case c.Temperature > 1:
+		return math.Exp(math.Log(math.SmallestNonzeroFloat64) / c.t())
 	}
-	return math.Exp(math.Log(c.MinP) / c.t())
+	return 0
 }

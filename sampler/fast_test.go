@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/temper"
 )
 
 // tolerance is how near to the edge of a share a limit may be for either side to be right.
@@ -121,8 +122,11 @@ func check(tb testing.TB, s *sampler.Sampler, row []float32, ban *sampler.Mask, 
 func faint(row []float32, ban *sampler.Mask, c sampler.Cut) bool {
 	ids := order(row, ban)
 	for _, id := range ids {
-		if x := (float64(row[id]) - float64(row[ids[0]])) / c.Temperature; x < -699 && x > -747 {
-			return true
+		x := float64(row[id]) - float64(row[ids[0]])
+		for _, t := range []float64{1, c.Temperature} {
+			if x/t < -699 && x/t > -747 {
+				return true
+			}
 		}
 	}
 	return false
@@ -141,24 +145,62 @@ func fuzzCut(t, topP, minP float64, topK uint16, first bool) sampler.Cut {
 func FuzzChoose(f *testing.F) {
 	us := []float64{1e-10, 0.001, 0.3, 0.5, 0.9, 0.999, 1 - 1e-6, 1 - 1e-10}
 	for shape := range shapes {
-		for i, n := range []uint16{1, 2, 5, 1024, 1025, 3000, 5000, 20000} {
-			u := us[(i+shape)%len(us)]
-			f.Add(uint64(i), n, uint8(shape), uint8(0), 1.0, 1.0, 0.0, uint16(0), false, u)
-			f.Add(uint64(i), n, uint8(shape), uint8(1<<i), 0.7, 0.9, 0.0, uint16(0), false, u)
-			f.Add(uint64(i), n, uint8(shape), uint8(0xff), 0.3, 1.0, 0.0, uint16(0), false, u)
-			f.Add(uint64(i), n, uint8(shape), uint8(0), 1.5, 0.95, 0.02, uint16(0), true, u)
-			f.Add(uint64(i), n, uint8(shape), uint8(0xf0), 2.5, 0.999, 0.0, uint16(1500), false, u)
-			f.Add(uint64(i), n, uint8(shape), uint8(0), 0.05, 0.5, 0.0, uint16(50), false, u)
+		for i, n := range []uint16{0, 1, 1023, 1024, 3000, 5000, 9000, 20000} {
+			u, seed := us[(i+shape)%len(us)], uint64(i)
+			switch (i + shape) % 3 {
+			case 0:
+				f.Add(seed, n, uint8(shape), uint8(0), 1.0, 1.0, 0.0, uint16(0), false, u)
+				f.Add(seed, n, uint8(shape), uint8(0), 1.5, 0.95, 0.02, uint16(0), true, u)
+			case 1:
+				f.Add(seed, n, uint8(shape), uint8(1<<i), 0.7, 0.9, 0.0, uint16(0), false, u)
+				f.Add(seed, n, uint8(shape), uint8(0xf0), 2.5, 0.999, 0.0, uint16(1500), false, u)
+			case 2:
+				f.Add(seed, n, uint8(shape), uint8(0xff), 0.3, 1.0, 0.0, uint16(0), false, u)
+				f.Add(seed, n, uint8(shape), uint8(0), 0.05, 0.5, 0.0, uint16(50), false, u)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, n uint16, shape, with uint8, temp, topP, minP float64, topK uint16, first bool, u float64) {
 		if !(u > 1e-15 && u < 1-1e-15) {
 			u = 0.5
 		}
-		row := makeRow(seed, 1+int(n)%20000, shape, with)
+		row, c := makeRow(seed, 1+int(n)%20000, shape, with), fuzzCut(temp, topP, minP, topK, first)
 		ban := sampler.NewMask(int32(seed%7), int32(seed%1000), int32(n))
-		check(t, sampler.New(len(row)), row, ban, fuzzCut(temp, topP, minP, topK, first), u)
+		got := check(t, sampler.New(len(row)), row, ban, c, u)
+		// With vector instructions or without, the choice is the same.
+		if plain := check(t, sampler.NewPlain(len(row)), row, ban, c, u); plain.Token != got.Token || plain.Rank != got.Rank {
+			t.Fatalf("%+v, u %v: got %+v, without vector instructions %+v", c, u, got, plain)
+		}
 	})
+}
+
+// Moments are those of the temperature strategies, and may be asked for before a choice or not.
+func TestMoments(t *testing.T) {
+	for shape := range shapes {
+		for i, n := range []int{1, 7, 3000, 9000, 40000} {
+			row := makeRow(uint64(i), n, uint8(shape), []uint8{0, 0, 0x04, 0xff, 0x38}[i])
+			for _, s := range []*sampler.Sampler{sampler.New(n), sampler.NewPlain(n)} {
+				if err := s.Load(row, nil); err != nil {
+					t.Fatal(err)
+				}
+				m := s.Moments()
+				h, vh := temper.Moments(row)
+				if math.Abs(m.H-h) > 1e-9*(1+h) || math.Abs(m.VH-vh) > 1e-8*(1+vh) || m.Count != len(order(row, nil)) {
+					t.Errorf("shape %d, %d: got %+v, want H %v, VH %v, of %d", shape, n, m, h, vh, len(order(row, nil)))
+				}
+				if broken := slices.ContainsFunc(row, func(v float32) bool { return v != v || v > math.MaxFloat32 }); m.Broken != broken {
+					t.Errorf("shape %d, %d: broken is %v", shape, n, m.Broken)
+				}
+				for _, c := range []sampler.Cut{{Temperature: 0.4, TopP: 1}, {Temperature: 1.3, TopP: 0.8}} {
+					again, err := s.Pick(c, 0.3)
+					fresh := check(t, sampler.New(n), row, nil, c, 0.3)
+					if err == nil && again.Token != fresh.Token {
+						t.Errorf("shape %d, %d: after moments %+v, without %+v", shape, n, again, fresh)
+					}
+				}
+			}
+		}
+	}
 }
 
 // A sampler that has chosen before chooses no other way.

@@ -27,8 +27,9 @@ type Sampler struct {
 
 // Whether a row has a sketch.
 const (
-	unread = iota
-	unfit  // it can't have one
+	unread  = iota
+	skimmed // its head only
+	unfit   // it can't have one
 	fit
 )
 
@@ -44,9 +45,12 @@ type Draw struct {
 }
 
 // New returns a sampler for rows of nVocab logits.
-func New(nVocab int) *Sampler {
+func New(nVocab int) *Sampler { return newSampler(nVocab, false) }
+
+// newSampler returns a sampler that, where plain, uses no vector instructions.
+func newSampler(nVocab int, plain bool) *Sampler {
 	return &Sampler{
-		nVocab: nVocab, hist: vec.NewHist(), sketch: vec.NewSketch(), soft: vec.NewSoftmax(),
+		nVocab: nVocab, hist: vec.NewHist(), sketch: vec.NewSketch(plain), soft: vec.NewSoftmax(),
 		keys: make([]vec.Key, 0, nVocab), prob: make([]float64, 0, smallSet),
 	}
 }
@@ -87,8 +91,8 @@ func (s *Sampler) Pick(c Cut, u float64) (Draw, error) {
 		s.takeTop(s.row, s.ban, k)
 		return s.fromSorted(c, u)
 	}
-	if k >= s.nVocab && c.MinP <= 0 {
-		if d, sure := s.fromSketch(c, u); sure {
+	if k >= s.nVocab && c.floor() <= 0 {
+		if d, sure := s.fromSums(c, u); sure {
 			return d, nil
 		}
 	}
@@ -101,7 +105,7 @@ func (s *Sampler) pickExactly(c Cut, k int, u float64) (Draw, error) {
 	if math.IsInf(float64(largest), -1) {
 		return Draw{}, ErrNoCandidates
 	}
-	if c.MinP > 0 && s.takeAbove(s.row, s.ban, c, largest) {
+	if c.floor() > 0 && s.takeAbove(s.row, s.ban, c, largest) {
 		return s.fromSorted(c, u)
 	}
 	return s.fromHist(s.row, s.ban, c, k, largest, u)

@@ -2,7 +2,6 @@ package sampler_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -235,26 +234,6 @@ func TestChooseAllocatesNothing(t *testing.T) {
 		})
 		if n != 0 {
 			t.Errorf("%s: %v allocations a token", c.name, n)
-		}
-	}
-}
-
-func BenchmarkChoose(b *testing.B) {
-	for _, n := range []int{49152, 151936} {
-		for shape, std := range map[string]float64{"head": 3, "flat": 0.3} {
-			row := bell(n, std)
-			for _, c := range chooseCases() {
-				b.Run(fmt.Sprintf("%d/%s/%s", n, shape, c.name), func(b *testing.B) {
-					s, p := sampler.New(n), sampler.Cut{Temperature: 1, TopP: 1}
-					c.set(&p)
-					r := rand.New(rand.NewPCG(1, 1))
-					for b.Loop() {
-						if _, err := s.Choose(row, nil, p, 1e-9+r.Float64()*0.99); err != nil {
-							b.Fatal(err)
-						}
-					}
-				})
-			}
 		}
 	}
 }

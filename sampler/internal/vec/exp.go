@@ -2,13 +2,10 @@ package vec
 
 import "math"
 
-// exponential works out e^x in units of ln2/1024, as Hist does: y = 1024 x/ln2 = n + d with n whole and |d| <= 1/2. Its polynomial has one degree more;
-// what is left is the rounding of y, under |x| 2^-52.
+// exponential works out e^x as [Hist] does, for any x.
 type exponential struct {
 	tab [1 << tabBits]float64
 }
-
-const c3 = c1 * c1 * c1 / 6
 
 func (e *exponential) fill() {
 	for i := range e.tab {

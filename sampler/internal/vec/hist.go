@@ -6,13 +6,14 @@ import (
 )
 
 // The exponential works in units of ln2/1024: y = 1024 x/ln2 = n + d with n whole and |d| <= 1/2, and e^x = 2^(n/1024) e^(d ln2/1024). The
-// first factor comes from a table of 1024 entries and the exponent bits; the second is a polynomial of degree 2, whose first missing
-// term is under 6.5e-12. The relative error of the whole is under 1e-11.
+// first factor comes from a table of 1024 entries and the exponent bits; the second is a polynomial of degree 3, whose first missing
+// term is under 6e-16. What is left is rounding, most of all that of y: the relative error is under 1e-15 and |x| 2^-52 more.
 const (
 	tabBits = 10
 	perNat  = 1 << tabBits / math.Ln2
 	c1      = 1 / perNat
 	c2      = c1 * c1 / 2
+	c3      = c1 * c1 * c1 / 6
 	// round is added and taken away to round to a whole number: 1.5*2^52.
 	round = 6755399441055744.0
 	// roundBits is round as bits; the low bits of round+n are those of n.
@@ -74,7 +75,7 @@ func (h *Hist) exp(y float64) (p float64, at int) {
 	n := math.Float64bits(f)
 	d := y - (f - round)
 	t := h.tab[n&(1<<tabBits-1)]
-	t += t * d * (c1 + d*c2)
+	t += t * (d * (c1 + d*(c2+d*c3)))
 	p = math.Float64frombits(math.Float64bits(t) + n>>tabBits<<52)
 	return p, int(min((roundBits-n)>>bucketBits, nBuckets-1))
 }
@@ -96,7 +97,7 @@ func (h *Hist) Add(seg []float32) {
 		d := y - (f - round)
 		t := within[below&(1<<bucketBits-1)]
 		b := &buckets[at]
-		b.mass += t + t*d*(c1+d*c2)
+		b.mass += t + t*(d*(c1+d*(c2+d*c3)))
 		b.count++
 	}
 }

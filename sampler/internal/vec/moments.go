@@ -69,22 +69,55 @@ func (d *Softmax) Moments(s *Sketch) (Moments, bool) {
 	if !d.start(s, 1) {
 		return Moments{}, false
 	}
-	var a sums
-	for _, keys := range [2][]Key{s.above, s.head} {
-		for _, k := range keys {
-			x := float64(k.Value()) - d.largest
-			a.add(x, d.exp.at(x))
-		}
-	}
-	head, n := a.rest, float64(len(s.above)+len(s.head))
+	d.n = 1 + s.n>>blockBits
+	a, n := d.headMoments()
+	head := a.rest
 	for b := 1 + int(s.near>>(cellBits+blockBits)); b < d.n; b++ {
 		n += d.addBlock(&a, b)
 	}
 	d.total, d.count = a.peaks+a.rest, int(n)
-	if !d.bound(a.rest-head) || d.err > 1e-9*d.total {
+	if !d.bound((a.rest-head)*d.sumErr(), s.edge(s.n)) || d.err > 1e-9*d.total {
 		return Moments{}, false
 	}
 	return a.moments(Moments{Max: d.largest, Count: d.count, Broken: s.broken}), true
+}
+
+// SkimMoments is Moments for what was skimmed of a row, at temperature 1 and with all sums.
+func (d *Softmax) SkimMoments(s *Sketch) (Moments, bool) {
+	if !d.start(s, 1) {
+		return Moments{}, false
+	}
+	a, n := d.headMoments()
+	k, below := &s.skim, s.skim.hi-d.largest
+	scale := d.exp.at(below)
+	a.rest += scale * k.sums[0]
+	a.s1 += scale * (k.sums[1] + below*k.sums[0])
+	a.s2 += scale * (k.sums[2] + below*(2*k.sums[1]+below*k.sums[0]))
+	d.total, d.count = a.peaks+a.rest, int(n)+k.count
+	if !d.bound(scale*k.sums[0]*skimErr, k.hi-depth) || d.err > 1e-8*d.total {
+		return Moments{}, false
+	}
+	return a.moments(Moments{Max: d.largest, Count: d.count}), true
+}
+
+// headMoments adds up the head and what is above the window.
+func (d *Softmax) headMoments() (a sums, n float64) {
+	for _, keys := range [2][]Key{d.s.above, d.s.head} {
+		t := sums{} // in registers
+		for _, k := range keys {
+			x := float64(k.Value()) - d.largest
+			if x == 0 {
+				t.peaks++
+				continue
+			}
+			w := d.exp.at(x)
+			t.rest += w
+			t.s1 += w * x
+			t.s2 += w * x * x
+		}
+		a = sums{a.peaks + t.peaks, a.rest + t.rest, a.s1 + t.s1, a.s2 + t.s2}
+	}
+	return a, float64(len(d.s.above) + len(d.s.head))
 }
 
 // addBlock adds a block of the tail and returns its number of tokens. With x from the middle c of a cell, e^(c+x) (c+x) and e^(c+x) (c+x)^2

@@ -114,7 +114,17 @@ func bitsBelow(units int64) uint32 {
 // between is members where the bits of the values lie between lo and hi. That is one comparison for a value, and hardly ever true. Two, each true as
 // often as not, are guessed wrong too often.
 func (s *Sketch) between(keys []Key, cell int, base int32, seg []float32, lo, hi uint32) []Key {
-	width := hi - lo
+	from, width := 0, hi-lo
+	if s.simd {
+		from = len(seg) &^ 15
+		for _, o := range s.skim.odd[:runsWithin(seg[:from], lo, width, s.skim.odd)] {
+			keys = s.within(keys, cell, base+o.at, seg[o.at:o.at+16], lo, width)
+		}
+	}
+	return s.within(keys, cell, base+int32(from), seg[from:], lo, width)
+}
+
+func (s *Sketch) within(keys []Key, cell int, base int32, seg []float32, lo, width uint32) []Key {
 	for i, v := range seg {
 		if math.Float32bits(v)-lo < width && s.units(v)>>cellBits == uint64(cell) {
 			keys = append(keys, NewKey(v, base+int32(i)))

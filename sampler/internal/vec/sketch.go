@@ -53,14 +53,18 @@ type Sketch struct {
 
 	count  int // tokens of the head, even where it had no room for them
 	sample Top
+	run    []float32 // the sample
+
+	simd bool // kernels may be used
+	skim skim
 
 	one   uint64  // a count of 1
 	scale float32 // logit to units, downwards
 }
 
-// NewSketch returns a sketch of nothing.
-func NewSketch() *Sketch {
-	return &Sketch{one: 1 << countBits, scale: -1 << unitBits, head: make([]Key, 0, headMost), above: make([]Key, 0, aboveMost)}
+// NewSketch returns a sketch of nothing. Unless it is plain, it uses vector instructions where build and machine have them.
+func NewSketch(plain bool) *Sketch {
+	return &Sketch{simd: !plain && hasSIMD(), one: 1 << countBits, scale: -1 << unitBits, head: make([]Key, 0, headMost), above: make([]Key, 0, aboveMost)}
 }
 
 // Broken reports whether the row had a logit that is NaN or +Inf.
@@ -69,12 +73,12 @@ func (s *Sketch) Broken() bool { return s.broken }
 // Read takes in row without the banned ids, which ascend. It reports false for a row that doesn't fit: too long, nothing finite in
 // it, logits too large, or so far apart that the sample missed them.
 func (s *Sketch) Read(row []float32, banned []int32) bool {
-	clear(s.cells[:s.n])
-	s.head, s.above = s.head[:0], s.above[:0]
-	s.n, s.count, s.below, s.fits, s.broken = 0, 0, 0, true, false
-	s.lo, s.hi = float32(math.Inf(1)), float32(math.Inf(-1))
+	s.reset()
 	if len(row) > maxTokens || !s.aim(row) {
 		return false
+	}
+	if s.simd {
+		s.skim.room(row)
 	}
 	Segments(row, banned, s.add)
 	if s.count > headMost {
@@ -83,12 +87,24 @@ func (s *Sketch) Read(row []float32, banned []int32) bool {
 	return s.fits
 }
 
+func (s *Sketch) reset() {
+	clear(s.cells[:s.n])
+	s.head, s.above = s.head[:0], s.above[:0]
+	s.n, s.count, s.below, s.fits, s.broken = 0, 0, 0, true, false
+	s.lo, s.hi = float32(math.Inf(1)), float32(math.Inf(-1))
+	s.skim.t = 0
+}
+
 // aim sets the window and the head's end by a sample of the row.
 func (s *Sketch) aim(row []float32) bool {
 	s.sample.Reset(headRank)
 	hi, lo := float32(math.Inf(-1)), float32(math.Inf(1))
+	s.run = s.run[:0]
 	for i := 0; i < len(row); i += stride * runLen {
 		run := row[i:min(i+runLen, len(row))]
+		if s.simd {
+			s.run = append(s.run, run...)
+		}
 		s.sample.Scan(int32(i), run)
 		for _, v := range run {
 			if v <= math.MaxFloat32 && v >= -math.MaxFloat32 {
@@ -109,8 +125,8 @@ func (s *Sketch) aim(row []float32) bool {
 		s.n *= 2
 	}
 	s.near = uint64(s.n) << cellBits
-	if keys := s.sample.Keys(); len(keys) == headRank {
-		s.near = min(s.near, s.units(keys[0].Value())>>(cellBits+blockBits)<<(cellBits+blockBits))
+	if keys := s.sample.Keys(); len(keys) == headRank && len(row) > headMost { // else all of it is the head
+		s.near = min(s.near, (s.units(keys[0].Value())>>(cellBits+blockBits)+1)<<(cellBits+blockBits))
 	}
 	return true
 }

@@ -34,9 +34,32 @@ const tooLow = 0.125
 
 // Set makes d the distribution of s at temperature t. It reports false where the sums can't tell it.
 func (d *Softmax) Set(s *Sketch, t float64) bool {
-	if t < tooLow || !d.start(s, t) {
+	d.n = 1 + s.n>>blockBits
+	return t >= tooLow && d.start(s, t) && d.addTail()
+}
+
+// SetSkim is Set for what was skimmed of a row, at the temperature t, which is not over that of the sums. It knows no places beyond the head.
+func (d *Softmax) SetSkim(s *Sketch, t float64) bool {
+	d.n = 1 + int(s.near>>(cellBits+blockBits))
+	if t > s.skim.t || !d.start(s, t) {
 		return false
 	}
+	d.addHead()
+	tail, err := s.skim.sums[0]*d.exp.at((s.skim.hi-d.largest)/t), skimErr
+	if t < s.skim.t { // all distances from hi are 0 or below: the weights can only be smaller
+		tail, err = tail/2, 1
+	}
+	d.total, d.count = tail, s.skim.count
+	for b := range d.masses[:d.n] {
+		d.total += d.masses[b]
+		d.count += d.counts[b]
+	}
+	return d.bound(tail*err, s.skim.hi-depth)
+}
+
+// addHead sums up the blocks of the head and what is above the window.
+func (d *Softmax) addHead() {
+	s := d.s
 	clear(d.masses[:d.n])
 	clear(d.counts[:d.n])
 	for _, k := range s.above {
@@ -48,12 +71,11 @@ func (d *Softmax) Set(s *Sketch, t float64) bool {
 		d.masses[b] += d.Mass(k)
 		d.counts[b]++
 	}
-	return d.addTail()
 }
 
 // start sets the temperature.
 func (d *Softmax) start(s *Sketch, t float64) bool {
-	d.s, d.t, d.unit, d.n = s, t, unit/t, 1+s.n>>blockBits
+	d.s, d.t, d.unit = s, t, unit/t
 	for j := range d.inside {
 		d.inside[j] = d.exp.at(-(float64(j) + 0.5) * (1 << cellBits) * d.unit)
 	}
@@ -91,7 +113,7 @@ func (s *Sketch) edge(cell int) float64 {
 
 // block is the index of k's mass. k is in the head.
 func (d *Softmax) block(k Key) int {
-	return 1 + int(d.s.units(k.Value())>>(cellBits+blockBits))
+	return min(1+int(d.s.units(k.Value())>>(cellBits+blockBits)), int(d.s.near>>(cellBits+blockBits)))
 }
 
 // Mass is the mass of one token.
@@ -99,6 +121,7 @@ func (d *Softmax) Mass(k Key) float64 { return d.exp.at((float64(k.Value()) - d.
 
 // addTail sums up the blocks that are not in the head, and everything.
 func (d *Softmax) addTail() bool {
+	d.addHead()
 	tail := 0.0
 	for b := 1 + int(d.s.near>>(cellBits+blockBits)); b < d.n; b++ {
 		m, n := 0.0, 0.0
@@ -119,7 +142,7 @@ func (d *Softmax) addTail() bool {
 		d.total += d.masses[b]
 		d.count += d.counts[b]
 	}
-	return d.bound(tail)
+	return d.bound(tail*d.sumErr(), d.s.edge(d.s.n))
 }
 
 // scale is the mass of a token at the upper end of a block.
@@ -144,11 +167,17 @@ func (d *Softmax) sum(j int, c *cell) (mass, count float64) {
 	return d.inside[j] * (n + x + xx/2), n
 }
 
-// bound works out err, and whether what is below the window can be told.
-func (d *Softmax) bound(tail float64) bool {
-	s, x := d.s, (1<<(cellBits-1))*d.unit
-	d.err = tail*(x*x*x/6*(1+x)+d.unit) + 1e-14*d.total
-	if (s.edge(s.n)-d.largest)/d.t < Floor {
+// sumErr is the most that the sum of a cell may be wrong by, as a share of it.
+func (d *Softmax) sumErr() float64 {
+	x := (1 << (cellBits - 1)) * d.unit
+	return x*x*x/6*(1+x) + d.unit
+}
+
+// bound works out err, of which err is known already, and whether what is below bottom, where the sums end, can be told.
+func (d *Softmax) bound(err, bottom float64) bool {
+	s := d.s
+	d.err = err + 1e-14*d.total
+	if (bottom-d.largest)/d.t < Floor {
 		return false
 	}
 	if s.below == 0 {

@@ -6,6 +6,7 @@ import "math"
 type Top struct {
 	heap []Key // the smallest at the root once it is full
 	m    int
+	simd bool
 	low  float32 // what a value must exceed to enter
 }
 
@@ -14,12 +15,20 @@ func (t *Top) Reset(m int) {
 	if cap(t.heap) < m {
 		t.heap = make([]Key, 0, m)
 	}
+	t.simd = hasSIMD()
 	t.heap, t.m, t.low = t.heap[:0], m, float32(math.Inf(-1))
 }
 
 // Scan takes in seg, whose first entry has the id base. Segments come in ascending order of id.
 func (t *Top) Scan(base int32, seg []float32) {
 	i := 0
+	for t.simd {
+		if i = runAbove(seg, i, t.low); i+16 > len(seg) {
+			break
+		}
+		t.enter(base+int32(i), seg[i:i+16])
+		i += 16
+	}
 	for ; len(seg)-i >= 8; i += 8 {
 		y, low := seg[i:i+8:i+8], t.low
 		if y[0] > low || y[1] > low || y[2] > low || y[3] > low || y[4] > low || y[5] > low || y[6] > low || y[7] > low {
