@@ -38,14 +38,18 @@ def take_streams() -> Tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 0)
     os.close(nothing)
     sys.stdout = sys.stderr
-    os.register_at_fork(after_in_child=lambda: _let_go(requests, replies))
+    ours = (requests.fileno(), replies.fileno())  # numbers: Python 3.9 crashes at its end when a hook holds files
+    os.register_at_fork(after_in_child=lambda: _let_go(ours))
     return requests, _Whole(replies)  # type: ignore[return-value]
 
 
-def _let_go(*streams: BinaryIO) -> None:
+def _let_go(descriptors: Tuple[int, ...]) -> None:
     """A forked copy of the host must not answer in its name."""
-    for stream in streams:
-        stream.close()
+    for descriptor in descriptors:
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass  # the host had closed it
 
 
 class _Whole:
