@@ -42,8 +42,8 @@ type Source struct {
 }
 
 // Open checks what the path names, opens it and sets it up. It fails if that can't be done: a device that is not there is a mistake, while
-// one that goes away later is looked for again.
-func Open(_ context.Context, name string, cfg Config, deps Deps) (*Source, error) {
+// one that goes away later is looked for again. ctx bounds Open alone.
+func Open(ctx context.Context, name string, cfg Config, deps Deps) (*Source, error) {
 	fail := func(err error) error {
 		return &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "open device", Err: err}
 	}
@@ -71,7 +71,13 @@ func Open(_ context.Context, name string, cfg Config, deps Deps) (*Source, error
 		cfg: cfg, source: name, log: cmp.Or(deps.Log, slog.Default()).With("source", name),
 		sys: cmp.Or(deps.Sys, "/sys"), open: deps.open, calls: s.calls, busy: s.busy,
 	}
-	if err := o.connect(); err != nil {
+	unlink := context.AfterFunc(ctx, s.end) // which ends what Open waits for
+	err = o.connect()
+	if !unlink() && err == nil {
+		o.disconnect()
+		err = ctx.Err()
+	}
+	if err != nil {
 		s.end()
 		_ = wake.Close() // a pipe
 		return nil, fail(err)

@@ -4,6 +4,7 @@ package device
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -146,6 +147,47 @@ func TestRecipesAreSound(t *testing.T) {
 		if c := cfg.resolve(); c.Path == "" || c.Kind == "" || c.Class == "" || r.Help == "" {
 			t.Errorf("%s: %+v", r.Name, c)
 		}
+	}
+}
+
+// Open waits for a device no longer than its context allows.
+func TestOpenHonoursContext(t *testing.T) {
+	cfg := cicada(plug(t, func(*bench) {}).path)
+	cfg.Timeout = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, "test", cfg, quiet()); entropy.KindOf(err) != entropy.KindConfig {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Nothing stays open when a source is closed, or was never opened.
+func TestLeavesNoDescriptors(t *testing.T) {
+	count := func() int {
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	wrong := urandom()
+	wrong.Path = "/dev/zero"
+	before := count()
+	for range 20 {
+		s, err := Open(t.Context(), "test", urandom(), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		draw(t, s, 16)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), "test", wrong, quiet()); err == nil {
+			t.Fatal("it was opened")
+		}
+	}
+	if after := count(); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
 

@@ -285,4 +285,3 @@ func TestReadyCount(t *testing.T) {
 		}
 	}
 }
-

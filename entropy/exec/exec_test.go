@@ -335,6 +335,23 @@ func TestOutlivesTheContextOfOpen(t *testing.T) {
 	}
 }
 
+// Nothing stays open when programs end, however they do.
+func TestLeavesNoDescriptors(t *testing.T) {
+	count := func() int { return len(must(os.ReadDir("/dev/fd"))) }
+	s, _ := open(t, goProgram("dies"))
+	before := count()
+	for range 10 {
+		_, _ = s.Draw(t.Context(), make([]byte, 13))
+		recovers(t, s)
+		if _, err := Open(t.Context(), "test", goProgram("exit"), newLogged().deps()); err == nil {
+			t.Fatal("it was opened")
+		}
+	}
+	if after := count(); after > before+2 { // of a program that is just being replaced
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
 // pidIn returns the process number of the last program that was started.
 func pidIn(t *testing.T, log *logged) int {
 	t.Helper()

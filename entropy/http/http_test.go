@@ -412,6 +412,13 @@ func TestKeyStaysSecret(t *testing.T) {
 	t.Setenv("QR_TEST_SECRET", "canary-key")
 	cfg := services()["qrypt"].cfg
 	cfg.APIKeyEnv = "QR_TEST_SECRET"
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("right key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byFile := cfg
+	byFile.APIKeyEnv, byFile.APIKeyFile = "", path
+	draw(t, start(t, byFile, serveQrypt), 16)
 	s := start(t, cfg, func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
 		gives(401, isText, "who is %s at %s?", r.Header.Get("Authorization"), r.URL)(w, r)
 	})
