@@ -351,7 +351,7 @@ func TestOtherServers(t *testing.T) {
 		e.send(protowire.AppendString(protowire.AppendTag(msg, 3, protowire.BytesType), "dev"))
 		return nil
 	})
-	s := open(t, address, func(c *grpc.Config) { c.Schema, c.Mode = "qrng", grpc.ModeUnary })
+	s := open(t, address, func(c *grpc.Config) { c.Method, c.Mode = "/qrng.QuantumRNG/GetRandomBytes", grpc.ModeUnary })
 	b, err := s.Draw(t.Context(), make([]byte, 100))
 	if err != nil || b.Echoed || b.Device != "dev" || b.ServerTime.UnixMicro() != 1767225600123456 {
 		t.Errorf("qrng: %+v, %v", b, err)

@@ -52,7 +52,7 @@ type Config struct {
 	Address string `mapstructure:"address"` // host:port, [IPv6]:port, unix:///path or unix-abstract:name
 	Mode    string `mapstructure:"mode"`    // unary, server_streaming or bidi_streaming (bidi)
 
-	Schema string `mapstructure:"schema"`             // protocol by name: qr_entropy or qrng; what follows changes it
+	Schema string `mapstructure:"schema"`             // protocol by name: qr_entropy or qrng; empty: by method_path, else qr_entropy. What follows changes it
 	Method string `mapstructure:"method_path"`        // /package.Service/Method of unary calls; empty: the schema's
 	Stream string `mapstructure:"stream_method_path"` // the same of streams
 	Echo   string `mapstructure:"echo"`               // sequence or none; empty: the schema's
@@ -88,7 +88,7 @@ type Config struct {
 // DefaultConfig returns the published protocol, called on one stream, at a local server.
 func DefaultConfig() Config {
 	return Config{
-		Address: "localhost:50051", Mode: ModeBidi, Schema: "qr_entropy", Payload: "raw",
+		Address: "localhost:50051", Mode: ModeBidi, Payload: "raw",
 		NumberMethod: "/qr_purity.PurityService/GetDraw", NumberStream: "/qr_purity.PurityService/StreamDraws",
 		APIKeyHeader: "api-key", Retries: 2, MaxInFlight: 256, QuotaHold: time.Second,
 		Class: entropy.ClassUnknown, Breaker: breaker.DefaultConfig(),
@@ -100,6 +100,8 @@ func (c Config) resolve() Config {
 	if c.Mode == "bidi" {
 		c.Mode = ModeBidi
 	}
+	c.APIKeyHeader = strings.ToLower(c.APIKeyHeader)
+	c.Schema = cmp.Or(c.Schema, schemaBy(c.Method))
 	s, err := schemaOf(c.Schema)
 	if err != nil {
 		return c
@@ -159,7 +161,7 @@ func (c *Config) validateCall() error {
 func (c *Config) validateKey() error {
 	var f findings
 	f.check(c.APIKey == "" || c.APIKeyFile == "", "api_key and api_key_file are both given")
-	f.check(goodHeader(c.APIKeyHeader), "api_key_header %q: must be a lower-case metadata name, not one of gRPC's own", c.APIKeyHeader)
+	f.check(goodHeader(c.APIKeyHeader), "api_key_header %q: must be a metadata name, not one of gRPC's own", c.APIKeyHeader)
 	a, err := address.Parse(c.Address)
 	if err == nil && c.hasKey() && !c.secure() && !a.Local() {
 		f.check(c.AllowInsecureKey, "the API key would go unencrypted to %s: turn tls on, use a Unix socket, or set allow_insecure_key", c.Address)

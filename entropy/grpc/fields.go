@@ -42,6 +42,16 @@ var schemas = []schema{
 	},
 }
 
+// schemaBy is the protocol that has the method, or the published one.
+func schemaBy(method string) string {
+	for _, s := range schemas {
+		if s.method == method {
+			return s.name
+		}
+	}
+	return schemas[0].name
+}
+
 func schemaOf(name string) (schema, error) {
 	var names []string
 	for _, s := range schemas {
