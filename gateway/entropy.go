@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,10 +10,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"qr-gateway/backends"
+	"qr-gateway/entropy"
 	"qr-gateway/entropy/guard"
 	"qr-gateway/entropy/local"
 	"qr-gateway/gateway/api"
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/amplify"
 )
 
 // Sources are the entropy sources of the process. No method touches a source.
@@ -23,6 +27,10 @@ type Sources interface {
 	Names() []string
 	// Default is the name that an empty qr_entropy_source stands for.
 	Default() string
+	// Numbers reports whether the server of a source makes numbers itself.
+	Numbers(name string) bool
+	// Refusal is why a source is known to refuse every draw for now; nil where a draw has to show.
+	Refusal(name string) error
 }
 
 // SourceState is one source as it is now.
@@ -43,13 +51,14 @@ type systemOnly struct{}
 func (systemOnly) States() []SourceState { return nil }
 func (systemOnly) Names() []string       { return []string{local.SystemName} }
 func (systemOnly) Default() string       { return local.SystemName }
+func (systemOnly) Numbers(string) bool   { return false }
+func (systemOnly) Refusal(string) error  { return nil }
 
 // chooseSource puts the default in the place of an empty name, and refuses a name that is not there.
 func (s *Server) chooseSource(p *sampler.Params) error {
 	from := s.deps.Sources
 	if p.EntropySource == "" {
 		p.EntropySource = from.Default()
-		return nil
 	}
 	if names := from.Names(); !slices.Contains(names, p.EntropySource) {
 		also := ""
@@ -58,7 +67,30 @@ func (s *Server) chooseSource(p *sampler.Params) error {
 		}
 		return api.Invalid("qr_entropy_source", "qr_entropy_source is %q%s; this server has %s", p.EntropySource, also, strings.Join(names, ", "))
 	}
-	return nil
+	if p.Seed != nil || p.Bypass {
+		return nil // nothing is drawn from it
+	}
+	if p.Amplifier == amplify.NameServer && !from.Numbers(p.EntropySource) {
+		return api.Invalid("qr_amplifier", "qr_amplifier is %s, but the entropy source %s has no server that makes numbers; use %s",
+			p.Amplifier, p.EntropySource, amplify.Name)
+	}
+	return refusal(p.EntropySource, from.Refusal(p.EntropySource))
+}
+
+// refusal is a source's, as a client is told: before the answer has begun, so that a stream gets a status too.
+func refusal(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	out := &backends.Error{
+		Kind: backends.KindEntropy, Code: "entropy_unavailable", Param: "qr_entropy_source", Err: err,
+		Message: fmt.Sprintf("the entropy source %s can't be used now: %v", name, err),
+		Hint:    "try again later, or choose another source with qr_entropy_source",
+	}
+	if e, ok := errors.AsType[*entropy.Error](err); ok && e.Hint != "" {
+		out.Hint = e.Hint
+	}
+	return out
 }
 
 type sourceEntry struct {

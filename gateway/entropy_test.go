@@ -21,11 +21,15 @@ import (
 type shelf struct {
 	states []gateway.SourceState
 	names  []string
+
+	refuses error
 }
 
 func (s *shelf) States() []gateway.SourceState { return s.states }
 func (s *shelf) Names() []string               { return s.names }
 func (s *shelf) Default() string               { return s.names[0] }
+func (s *shelf) Numbers(name string) bool      { return name == "qrng" }
+func (s *shelf) Refusal(string) error          { return s.refuses }
 
 // sourced is a server with sources.
 func sourced(t *testing.T, s gateway.Sources, now time.Time) *gateway.Server {
@@ -184,6 +188,32 @@ func TestNamesOfSources(t *testing.T) {
 	plain := newRig().build(t)
 	if w := plain.ask("/v1/chat/completions", hello[:len(hello)-1]+`,"qr_entropy_source":"qrng"}`); w.Code != 400 {
 		t.Errorf("a server without sources: status %d", w.Code)
+	}
+}
+
+func TestSourcesThatCantServe(t *testing.T) {
+	s := &shelf{names: []string{"qrng", "system"}}
+	srv := sourced(t, s, time.Now())
+	post := func(more string) *httptest.ResponseRecorder {
+		return ask(t, srv, "POST", "/v1/chat/completions", `{"model":"fake","messages":[{"role":"user","content":"hi"}],"stream":true`+more+`}`)
+	}
+	for more, status := range map[string]int{
+		`,"qr_amplifier":"server"`: 200, `,"qr_amplifier":"server","qr_entropy_source":"system"`: 400,
+		`,"qr_amplifier":"server","qr_entropy_source":"system","seed":1`: 200,
+	} {
+		if w := post(more); w.Code != status || status == 400 && !strings.Contains(w.Body.String(), "qr_amplifier") {
+			t.Errorf("%s: status %d: %s", more, w.Code, w.Body)
+		}
+	}
+	s.refuses = &entropy.Error{Kind: entropy.KindHealth, Source: "qrng", Message: "kept out since an alarm", Hint: "wait for the test"}
+	for more, status := range map[string]int{"": 503, `,"seed":1`: 200, `,"qr_bypass":true`: 200} {
+		w := post(more)
+		if w.Code != status {
+			t.Errorf("%s: status %d: %s", more, w.Code, w.Body)
+		}
+		if body := w.Body.String(); status == 503 && !(strings.Contains(body, "entropy_unavailable") && strings.Contains(body, "kept out") && strings.Contains(body, "wait for the test")) {
+			t.Errorf("%s: %s", more, body)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ func (m *Model) Generate(ctx context.Context, p *backends.Prepared, emit func(ba
 		return nil, err
 	}
 	stats := describe(&p.Request.Params)
+	stats.Tokens = r.tokens
 	stats.Worker, stats.DecodeMS = worker, float64(time.Since(began).Microseconds())/1000
 	usage := backends.Usage{PromptTokens: len(p.Tokens), CompletionTokens: r.tokens}
 	return &backends.Result{Reason: reason, Usage: usage, Stats: stats}, nil
@@ -144,9 +145,11 @@ func holdBack(text string, stops []string) int {
 
 // describe says what the parameters ask for; the words are drawn the same way whatever that is.
 func describe(p *sampler.Params) backends.DecodeStats {
-	stats := backends.DecodeStats{Decoder: "plain", EntropySource: "none", USource: "none"}
+	stats := backends.DecodeStats{
+		Decoder: "plain", Preset: p.Preset, Strategy: p.Strategy, EntropySource: "none", Amplifier: "none", USource: "none",
+	}
 	if p.Seed != nil {
-		stats.EntropySource, stats.USource = "seed", "seeded"
+		stats.EntropySource, stats.Amplifier, stats.USource = "seed", "seeded", "seeded"
 	}
 	if !p.UsesLookahead() {
 		return stats

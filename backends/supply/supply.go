@@ -8,6 +8,7 @@ package supply
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/guard"
@@ -22,10 +23,15 @@ type Supply struct {
 	system entropy.Source
 	hub    *hub.Client // nil: there is the operating system's generator alone
 	made   hub.Baselines
+
+	mu   sync.Mutex // guards used
+	used map[*guard.Calibration]*amplify.Calibration
 }
 
 // New returns the supply of a process that reaches the gateway's sources by client, which may be nil.
-func New(client *hub.Client) *Supply { return &Supply{system: local.NewSystem(), hub: client} }
+func New(client *hub.Client) *Supply {
+	return &Supply{system: local.NewSystem(), hub: client, used: map[*guard.Calibration]*amplify.Calibration{}}
+}
 
 // Opened is a source as one request uses it.
 type Opened struct {
@@ -55,7 +61,7 @@ func (s *Supply) Open(ctx context.Context, name string, ask hub.Blocks) (Opened,
 		return Opened{}, err
 	}
 	o := Opened{Source: adapt(src, d), Name: name, Policy: d.Policy}
-	o.Calibration, err = calibration(name, d.Calibration)
+	o.Calibration, err = s.calibration(name, d.Calibration)
 	return o, err
 }
 
@@ -68,14 +74,19 @@ func (s *Supply) openSystem(ctx context.Context, ask hub.Blocks) (Opened, error)
 	if err != nil {
 		return Opened{}, err
 	}
-	o.Calibration, err = calibration(local.SystemName, c)
+	o.Calibration, err = s.calibration(local.SystemName, c)
 	return o, err
 }
 
-// calibration puts what was measured into the sampler's form.
-func calibration(name string, c *guard.Calibration) (*amplify.Calibration, error) {
+// calibration puts what was measured into the sampler's form, once: the same measurement serves many requests.
+func (s *Supply) calibration(name string, c *guard.Calibration) (*amplify.Calibration, error) {
 	if c == nil {
 		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if out, ok := s.used[c]; ok {
+		return out, nil
 	}
 	means := make([]float64, len(c.Sums))
 	for i, sum := range c.Sums {
@@ -85,6 +96,7 @@ func calibration(name string, c *guard.Calibration) (*amplify.Calibration, error
 	if err != nil {
 		return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "use calibration", Err: err}
 	}
+	s.used[c] = out
 	return out, nil
 }
 

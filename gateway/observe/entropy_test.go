@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"qr-gateway/backends"
 	"qr-gateway/entropy/guard"
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/observe"
@@ -44,8 +45,11 @@ func TestEntropySources(t *testing.T) {
 	if _, text := scrape(t, m); strings.Contains(text, `breaker{entropy_source="system"`) {
 		t.Error("a source without a breaker has the state of one")
 	}
+	m.Observe(gateway.Outcome{Model: "m", Result: &backends.Result{Stats: backends.DecodeStats{EntropySource: "qrng", Tokens: 9, FallbackTokens: 4}}})
+	has(t, m, `qr_gateway_entropy_tokens_total{entropy_source="qrng",gen_ai_request_model="m"} 9`,
+		`qr_gateway_entropy_fallback_tokens_total{entropy_source="qrng",gen_ai_request_model="m"} 4`)
 	*s = nil
-	if _, text := scrape(t, m); strings.Contains(text, "qrng") {
+	if _, text := scrape(t, m); strings.Contains(text, `draws_total{entropy_source="qrng"`) {
 		t.Error("a source that is gone is still shown")
 	}
 }

@@ -26,6 +26,8 @@ type Metrics struct {
 	tokens    *prometheus.HistogramVec
 	queueWait *prometheus.HistogramVec
 	peeks     *prometheus.HistogramVec
+	chosen    *prometheus.CounterVec
+	fallback  *prometheus.CounterVec
 }
 
 // Labels.
@@ -57,7 +59,13 @@ func NewMetrics(s Sources) *Metrics {
 		peeks: histogram("qr_gateway_peeks_per_token", "Candidates that look-ahead evaluated for each token of a request.",
 			[]float64{.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 20, 50}, labelModel),
 	}
-	m.registry.MustRegister(m.requests, m.http, m.duration, m.first, m.perToken, m.tokens, m.queueWait, m.peeks,
+	m.chosen = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "qr_gateway_entropy_tokens_total", Help: "Tokens of answers that have ended, by the source that they asked for; seed and none among them.",
+	}, []string{labelModel, labelSource})
+	m.fallback = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "qr_gateway_entropy_fallback_tokens_total", Help: "Those of them whose number the second choice made.",
+	}, []string{labelModel, labelSource})
+	m.registry.MustRegister(m.requests, m.http, m.duration, m.first, m.perToken, m.tokens, m.queueWait, m.peeks, m.chosen, m.fallback,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newState(s))
 	if s.Entropy != nil {
 		m.registry.MustRegister(newSources(s.Entropy))
@@ -99,6 +107,10 @@ func (m *Metrics) generation(o gateway.Outcome, r *backends.Result) {
 	m.tokens.WithLabelValues(o.Model, "output").Observe(float64(r.Usage.CompletionTokens))
 	if n := r.Usage.CompletionTokens - 1; n > 0 && o.FirstToken > 0 {
 		m.perToken.WithLabelValues(o.Model).Observe((o.Duration - o.FirstToken).Seconds() / float64(n))
+	}
+	if s := r.Stats; s.Tokens > 0 {
+		m.chosen.WithLabelValues(o.Model, s.EntropySource).Add(float64(s.Tokens))
+		m.fallback.WithLabelValues(o.Model, s.EntropySource).Add(float64(s.FallbackTokens))
 	}
 	if r.Stats.Decoder == "lookahead" {
 		m.peeks.WithLabelValues(o.Model).Observe(r.Stats.PeeksPerToken)

@@ -135,6 +135,29 @@ func (s *Sources) Names() []string { return s.allow }
 // Default implements [gateway.Sources].
 func (s *Sources) Default() string { return s.first }
 
+// Numbers implements [gateway.Sources].
+func (s *Sources) Numbers(name string) bool {
+	src, _ := s.Source(name)
+	_, ok := src.(entropy.Numberer)
+	return ok
+}
+
+// Refusal implements [gateway.Sources]: an alarmed source lets nothing through before it may be tested again.
+func (s *Sources) Refusal(name string) error {
+	g, err := s.set.Guard(name)
+	if err != nil || g.Policy() != guard.Strict {
+		return err
+	}
+	st := g.State()
+	if st.Mode != guard.ModeAlarmed || !s.watch.now().Before(st.RetryAt) {
+		return nil
+	}
+	return &entropy.Error{
+		Kind: entropy.KindHealth, Source: name, Message: "under the policy strict it is kept out since an alarm: " + st.LastError,
+		Hint: "it is tested again after " + st.RetryAt.Format(time.RFC3339),
+	}
+}
+
 // States implements [gateway.Sources].
 func (s *Sources) States() []gateway.SourceState {
 	var out []gateway.SourceState

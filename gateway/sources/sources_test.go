@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -176,6 +178,40 @@ func TestDescribe(t *testing.T) {
 		if _, err := client.Describe(t.Context(), "plain", ask); entropy.KindOf(err) != entropy.KindConfig {
 			t.Errorf("%+v: %v", ask, err)
 		}
+	}
+}
+
+// TestAlarmedSourceIsKnownToRefuse, until it may be tested again.
+func TestAlarmedSourceIsKnownToRefuse(t *testing.T) {
+	at := time.Now().Add(-time.Hour)
+	var mu sync.Mutex // guards at
+	now := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
+	stuck := func(name, policy, second string) catalog.Spec {
+		return catalog.Spec{Name: name, Type: "mock_biased", Policy: policy, Fallback: second, Options: map[string]any{"fault": "stuck"}}
+	}
+	s, err := sources.Open(t.Context(), sources.Config{Specs: []catalog.Spec{stuck("hard", "strict", ""), stuck("soft", "fallback", "system")}},
+		sources.Deps{Log: slog.New(slog.DiscardHandler), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for _, name := range []string{"hard", "soft"} {
+		src, _ := s.Source(name)
+		_, _ = src.Draw(t.Context(), make([]byte, 1000))
+	}
+	if err := s.Refusal("hard"); entropy.KindOf(err) != entropy.KindHealth {
+		t.Errorf("hard: %v", err)
+	}
+	for _, name := range []string{"soft", "system"} {
+		if err := s.Refusal(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	mu.Lock()
+	at = at.Add(2 * time.Hour)
+	mu.Unlock()
+	if err := s.Refusal("hard"); err != nil {
+		t.Errorf("hard, when it may be tested again: %v", err)
 	}
 }
 
