@@ -70,6 +70,22 @@ func TestStreamMoments(t *testing.T) {
 	}
 }
 
+// TestEntropyOnlyWhereWanted: the fixed temperature doesn't look at the row, unless it is observed. Bans have no part in its entropy then.
+func TestEntropyOnlyWhereWanted(t *testing.T) {
+	row := []float32{1, 1, 7, 1, 1}
+	p := sampler.Defaults()
+	s := begin(t, len(row), &p)
+	plan, err := s.Plan(row, nil)
+	if err != nil || !math.IsNaN(plan.H) || !math.IsNaN(plan.VH) || !math.IsNaN(plan.HNorm) || &plan.Row[0] != &row[0] {
+		t.Errorf("got %+v, error %v, want no entropy", plan, err)
+	}
+	s.Observe(true)
+	plan, err = s.Plan(row, sampler.NewMask(2))
+	if err != nil || math.Abs(plan.H-math.Log(4)) > 1e-9 || math.Abs(plan.VH) > 1e-9 || &plan.Row[0] != &row[0] {
+		t.Errorf("got %+v, error %v, want H = ln 4", plan, err)
+	}
+}
+
 // TestStrategyMinPReplaces: the request's min-p and the strategy's are never combined.
 func TestStrategyMinPReplaces(t *testing.T) {
 	row := []float32{2, 1, 0, -1, -2}
