@@ -95,7 +95,10 @@ func (p *pipe) open(ctx context.Context, q request) (*stream, error) {
 	if err != nil {
 		cancel()
 		p.line.give(c)
-		return nil, errors.Join(ctx.Err(), err)
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
 	}
 	s := &stream{cs: cs, cancel: cancel, limit: q.limit, echo: p.echo, budget: p.budget, waiting: map[int64]*waiter{}}
 	go func() {

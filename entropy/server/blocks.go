@@ -108,6 +108,9 @@ func (s *Server) block(ctx context.Context, req *entropypb.EntropyRequest) (*ent
 func (s *Server) draw(ctx context.Context, n int) (entropy.Block, error) {
 	buf := make([]byte, n) // the reply keeps it until it is sent
 	b, err := s.deps.Source.Draw(ctx, buf)
+	if ctx.Err() == nil {
+		s.outage.note(err)
+	}
 	switch {
 	case err == nil && b.Fallback: // the protocol has no way to say so
 		return b, status.Errorf(codes.FailedPrecondition, "the bytes come from a second choice, %s: they are not handed out", b.Source)
@@ -118,7 +121,6 @@ func (s *Server) draw(ctx context.Context, n int) (entropy.Block, error) {
 	case ctx.Err() != nil:
 		return b, status.FromContextError(ctx.Err()).Err()
 	}
-	s.deps.Log.Warn("entropy source fails", "err", err)
 	return b, status.Error(codeOf(entropy.KindOf(err)), fmt.Sprintf("the source fails: %v", err))
 }
 

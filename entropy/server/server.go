@@ -44,6 +44,7 @@ type Server struct {
 	listeners []*listener
 	gate      *gate
 	faults    *faults
+	outage    outage
 }
 
 // New checks the configuration, reads its files and binds its addresses, so that whoever it returns to may already call. On an error
@@ -61,7 +62,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	s := &Server{cfg: cfg, deps: deps, gate: newGate(), faults: newFaults(cfg.Faults, deps.Dice), health: health.NewServer()}
+	s := &Server{cfg: cfg, deps: deps, gate: newGate(), outage: outage{log: deps.Log, now: deps.Now}, faults: newFaults(cfg.Faults, deps.Dice), health: health.NewServer()}
 	opts, err := s.options()
 	if err != nil {
 		return nil, fmt.Errorf("make entropy server: %w", err)
@@ -77,6 +78,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 func (s *Server) options() ([]grpc.ServerOption, error) {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(64 << 10), // requests are small
+		grpc.MaxConcurrentStreams(1024),
 		// Fixed windows: finding them out takes a ping with every request. A buffer that takes a reply in one piece.
 		grpc.InitialWindowSize(64 << 10), grpc.InitialConnWindowSize(1 << 20), grpc.WriteBufferSize(64 << 10),
 	}
@@ -102,9 +104,7 @@ func (s *Server) register() {
 	entropypb.RegisterEntropyServiceServer(s.rpc, &blocks{server: s})
 	entropypb.RegisterPurityServiceServer(s.rpc, &draws{server: s})
 	grpc_health_v1.RegisterHealthServer(s.rpc, s.health)
-	for _, name := range []string{"", entropypb.EntropyService_ServiceDesc.ServiceName, entropypb.PurityService_ServiceDesc.ServiceName} {
-		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
-	}
+	s.SetHealthy(true)
 	if s.cfg.Reflection {
 		reflection.Register(s.rpc)
 	}
@@ -119,13 +119,16 @@ func (s *Server) Addrs() []string {
 	return out
 }
 
-// SetHealthy tells callers of the health service whether the source works. A source that fails keeps being asked: only its owner knows.
+// SetHealthy tells callers of the health service whether the source works. Failed draws alone don't: a caller that waits for health would
+// never find out that the source is back.
 func (s *Server) SetHealthy(ok bool) {
+	status := grpc_health_v1.HealthCheckResponse_SERVING
 	if !ok {
-		s.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		return
+		status = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
-	s.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
+	for _, name := range []string{"", entropypb.EntropyService_ServiceDesc.ServiceName, entropypb.PurityService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, status)
+	}
 }
 
 // Run serves until ctx ends or an address fails. It lets requests under way end within the grace period, then closes the source.

@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -136,6 +138,49 @@ func TestSourceErrors(t *testing.T) {
 	block = entropy.Block{Fallback: true, Source: "other"}
 	if _, err := get(t, cc, 8); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "other") {
 		t.Errorf("bytes of a second choice: %v", err)
+	}
+}
+
+// TestSourceOutageIsToldOnce: an outage does not fill the log.
+func TestSourceOutageIsToldOnce(t *testing.T) {
+	var fail error
+	var out bytes.Buffer
+	src := &fixed{t: t, draw: func(_ context.Context, buf []byte) (entropy.Block, error) { return entropy.Block{Bytes: buf}, fail }}
+	cfg := server.DefaultConfig()
+	cfg.Listen = []string{"unix://" + filepath.Join(folder(t), "s")}
+	now := time.Unix(0, 0)
+	s, err := server.New(cfg, server.Deps{Source: src, Log: slog.New(slog.NewTextHandler(&out, nil)), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	cc := dial(t, s.Addrs()[0])
+	fail = errors.New("broken")
+	for range 100 {
+		if _, err := get(t, cc, 4); err == nil {
+			t.Fatal("a broken source serves")
+		}
+		now = now.Add(time.Second)
+	}
+	fail = nil
+	if _, err := get(t, cc, 4); err != nil {
+		t.Error(err)
+	}
+	s.SetHealthy(false)
+	_, err = remote(t, s.Addrs()[0], nil).Probe(t.Context())
+	if entropy.KindOf(err) != entropy.KindTransport || !strings.Contains(err.Error(), "NOT_SERVING") {
+		t.Errorf("probe of a server that says it is unwell: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for what, want := range map[string]int{"source fails": 1, "still fails": 1, "recovered": 1} {
+		if got := strings.Count(out.String(), what); got != want {
+			t.Errorf("%q is said %d times, want %d:\n%s", what, got, want, out.String())
+		}
 	}
 }
 
