@@ -197,10 +197,10 @@ func (g given) oneAlpha(p *sampler.Params) error {
 	return nil
 }
 
-// bypass is plain sampling by the standard fields alone, with numbers of the operating system.
+// bypass is plain sampling by the standard fields alone. Whoever draws the numbers takes them from the operating system.
 func (o object) bypass() (sampler.Params, error) {
 	p := sampler.Defaults()
-	p.Bypass, p.Decoder, p.EntropySource, p.LogLevel = true, sampler.DecoderPlain, "system", sampler.LogNone
+	p.Bypass, p.Decoder = true, sampler.DecoderPlain
 	if err := o.setStandard(&p, nil); err != nil {
 		return p, err
 	}
