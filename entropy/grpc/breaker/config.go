@@ -22,11 +22,11 @@ type Config struct {
 	ParityRank bool `mapstructure:"timeout_parity_rank"`
 }
 
-// DefaultConfig returns the defaults. The floor is far above the noise of a scheduler: 5 ms, as elsewhere, opens a breaker against a
-// healthy server. A trial costs one connection at most, so that the breaker of a server that was away for long is not kept open long.
+// DefaultConfig returns the defaults. The floor is far above the noise of a scheduler whose cores all decode: 5 ms, as elsewhere, opens a
+// breaker against a healthy server. A trial costs one connection at most, so that the breaker of a server that was away for long is not kept open long.
 func DefaultConfig() Config {
 	return Config{
-		Timeout: 5 * time.Second, Floor: 100 * time.Millisecond, Multiplier: 1.5, Window: 100, MinSamples: 10,
+		Timeout: 5 * time.Second, Floor: 250 * time.Millisecond, Multiplier: 1.5, Window: 100, MinSamples: 10,
 		Failures: 3, Open: 500 * time.Millisecond, OpenMax: 5 * time.Second, Jitter: 0.25,
 	}
 }
