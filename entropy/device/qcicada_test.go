@@ -137,7 +137,7 @@ func TestQCicadaSaysNo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := cicada(plug(t, c.q.play).path)
-			cfg.Timeout = 400 * time.Millisecond
+			cfg.Timeout = time.Second
 			s := opened(t, cfg)
 			for range 2 {
 				if _, err := s.Draw(t.Context(), make([]byte, 100)); entropy.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {

@@ -115,7 +115,7 @@ func TestStall(t *testing.T) {
 		_, _ = b.master.Write(bytes.Repeat([]byte{byte(n)}, n))
 	}))
 	cfg := serial(b.path)
-	cfg.Start, cfg.Timeout = []string{"s"}, 300*time.Millisecond
+	cfg.Start, cfg.Timeout = []string{"s"}, time.Second
 	s := opened(t, cfg)
 	if _, err := s.Draw(t.Context(), make([]byte, 100)); entropy.KindOf(err) != entropy.KindTimeout {
 		t.Fatalf("error %v", err)

@@ -146,7 +146,8 @@ func recovers(t *testing.T, s *Source) entropy.Block {
 		if err == nil {
 			return b
 		}
-		if k := entropy.KindOf(err); k != entropy.KindOpen && k != entropy.KindTransport {
+		// A time limit that suits a test may be short for a machine that is busy.
+		if k := entropy.KindOf(err); k != entropy.KindOpen && k != entropy.KindTransport && k != entropy.KindTimeout {
 			t.Fatalf("error %v while it starts again", err)
 		}
 		select {
