@@ -15,10 +15,15 @@ MAKEFLAGS += --no-print-directory
 #   LISTEN=HOST:PORT   where `make run` listens
 #   GGML_CUDA=1, GGML_VULKAN=1, GGML_HIP=1, GGML_METAL=1, GGML_NATIVE=0,
 #   GGML_OPENMP=1, QR_CMAKE_ARGS="-D...": how llama.cpp is built
+#   SIMD=1             build with vector instructions for the sampler, which Go calls an
+#                      experiment; used where the machine has AVX-512
 #   FUZZTIME=10s       how long `make fuzz` runs each target
 export QR_CACHE LLAMA_SRC MODEL JOBS QR_CMAKE_ARGS CMAKE_CUDA_ARCHITECTURES CMAKE_HIP_ARCHITECTURES
 export GGML_CUDA GGML_HIP GGML_VULKAN GGML_METAL GGML_SYCL GGML_BLAS GGML_NATIVE GGML_OPENMP
 export FUZZTIME
+ifeq ($(SIMD),1)
+export GOEXPERIMENT := $(GOEXPERIMENT:%=%,)simd
+endif
 
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 

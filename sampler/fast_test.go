@@ -133,13 +133,13 @@ func faint(row []float32, ban *sampler.Mask, c sampler.Cut) bool {
 }
 
 func fuzzCut(t, topP, minP float64, topK uint16, first bool) sampler.Cut {
-	real := func(x, least, most float64) float64 {
+	within := func(x, least, most float64) float64 {
 		if math.IsNaN(x) {
 			return least
 		}
 		return min(max(x, least), most)
 	}
-	return sampler.Cut{Temperature: real(t, 0, 100), TopP: real(topP, 0, 1), MinP: real(minP, 0, 1), TopK: int(topK), TruncateFirst: first}
+	return sampler.Cut{Temperature: within(t, 0, 100), TopP: within(topP, 0, 1), MinP: within(minP, 0, 1), TopK: int(topK), TruncateFirst: first}
 }
 
 func FuzzChoose(f *testing.F) {

@@ -76,7 +76,7 @@ func (d *Softmax) Moments(s *Sketch) (Moments, bool) {
 		n += d.addBlock(&a, b)
 	}
 	d.total, d.count = a.peaks+a.rest, int(n)
-	if !d.bound((a.rest-head)*d.sumErr(), s.edge(s.n)) || d.err > 1e-9*d.total {
+	if !d.bound((a.rest-head)*d.cellErr(), s.edge(s.n)) || d.err > 1e-9*d.total {
 		return Moments{}, false
 	}
 	return a.moments(Moments{Max: d.largest, Count: d.count, Broken: s.broken}), true

@@ -9,6 +9,9 @@ import (
 // hasSIMD reports whether the machine has the instructions of this file.
 func hasSIMD() bool { return archsimd.X86.AVX512() }
 
+// round32 rounds a float32 to a whole number, as round does.
+const round32 = 1.5 * (1 << 23)
+
 // expSum adds the weights of x, whose length is a multiple of lanes, to sum. A value outside of hi and lo counts as the nearer of them, and its
 // run of 16 is noted in odd; the number of notes is returned.
 func expSum(x []float32, p *skimArgs, sum *[8]float64, odd []oddRun) int {

@@ -8,9 +8,6 @@ import (
 // lanes is how many values the kernels take at a time: lengths are multiples of it.
 const lanes = 64
 
-// round32 rounds a float32 to a whole number, as round does.
-const round32 = 1.5 * (1 << 23)
-
 // power has the coefficients of 2^x for |x| <= 1/2, by interpolation at Chebyshev points. They are right to 1.1e-7, and to 1.6e-7 in float32.
 var power = [6]float64{1.00000007550023, 0.6931471880307138, 0.24022107267654952, 0.05550357092688647, 0.009676043527416087, 0.0013390874847882665}
 
@@ -112,7 +109,7 @@ const mostShift = 100
 // sum runs the kernel over x.
 func (k *skim) sum(x []float32) (sums [3]float64, odd []oddRun) {
 	var parts [3][8]float64
-	n := 0
+	var n int
 	if k.full {
 		n = expMoments(x, &k.args, &parts, k.odd)
 	} else {

@@ -142,7 +142,7 @@ func (d *Softmax) addTail() bool {
 		d.total += d.masses[b]
 		d.count += d.counts[b]
 	}
-	return d.bound(tail*d.sumErr(), d.s.edge(d.s.n))
+	return d.bound(tail*d.cellErr(), d.s.edge(d.s.n))
 }
 
 // scale is the mass of a token at the upper end of a block.
@@ -167,16 +167,19 @@ func (d *Softmax) sum(j int, c *cell) (mass, count float64) {
 	return d.inside[j] * (n + x + xx/2), n
 }
 
-// sumErr is the most that the sum of a cell may be wrong by, as a share of it.
-func (d *Softmax) sumErr() float64 {
+// cellErr is the most that the sum of a cell may be wrong by, as a share of it.
+func (d *Softmax) cellErr() float64 {
 	x := (1 << (cellBits - 1)) * d.unit
 	return x*x*x/6*(1+x) + d.unit
 }
 
+// sumErr is the most that adding up to maxTokens weights may be wrong by, as a share of their sum, short of rows made to find the worst.
+const sumErr = 1e-12
+
 // bound works out err, of which err is known already, and whether what is below bottom, where the sums end, can be told.
 func (d *Softmax) bound(err, bottom float64) bool {
 	s := d.s
-	d.err = err + 1e-14*d.total
+	d.err = err + sumErr*d.total
 	if (bottom-d.largest)/d.t < Floor {
 		return false
 	}
