@@ -100,8 +100,8 @@ func (c Config) validateURL() error {
 func (c Config) validateAPI(api api) error {
 	var f findings
 	general := api.general
-	f.check(general || c.Method == stdhttp.MethodGet && c.Body == "" && c.Unit == 1 && c.Field == "" && c.Success == "" && c.ContentType == "",
-		"method, body, unit, field, success and content_type are for api bytes and json")
+	f.check(general || c.Method == stdhttp.MethodGet && c.Body == "" && c.Unit == 1 && c.Field == "" && c.Success == "",
+		"method, body, unit, field and success are for api bytes and json")
 	f.check(c.Method == stdhttp.MethodGet || c.Method == stdhttp.MethodPost, "method is %q; it must be GET or POST", c.Method)
 	f.check(c.Body == "" || c.Method == stdhttp.MethodPost, "body needs method POST")
 	f.check(!general || holdsCount(c.URL+c.Body), "neither url nor body holds {bytes} or {count}: the service must be told how much to send")

@@ -230,6 +230,16 @@ func TestGzipIsRead(t *testing.T) {
 	}
 }
 
+// The content type that a service sends can be told, should it not be the usual one.
+func TestContentType(t *testing.T) {
+	cfg := services()["quantis"].cfg
+	cfg.ContentType = "text/plain"
+	draw(t, start(t, cfg, gives(200, isText, "0123456789abcdef")), 16)
+	if err := drawError(t, start(t, cfg, gives(200, octets, "0123456789abcdef"))); entropy.KindOf(err) != entropy.KindProtocol {
+		t.Error(err)
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	asked := false
 	elsewhere := httptest.NewServer(stdhttp.HandlerFunc(func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
