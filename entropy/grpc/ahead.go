@@ -106,7 +106,7 @@ func (t *ticket) take(ctx context.Context, budget time.Duration, a answer, buf [
 	if a.err != nil {
 		return t.s.ended(ctx, t.call, budget, a.err)
 	}
-	t.s.breaker.Sample(t.call, a.at.Sub(t.pending.sent))
+	t.s.breaker.Sample(t.call, a.at.Sub(a.sent))
 	if err := t.s.accept(int64(t.nonce), a, buf, b); err != nil {
 		t.pending.wrong(err)
 		return t.s.fault(err)

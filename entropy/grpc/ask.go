@@ -29,9 +29,10 @@ type request struct {
 
 // answer is what came: a message, whose buffer the receiver frees, or an error.
 type answer struct {
-	buf mem.Buffer
-	at  time.Time
-	err error
+	buf  mem.Buffer
+	sent time.Time // the request
+	at   time.Time // the answer
+	err  error
 }
 
 func (a answer) free() {
@@ -52,6 +53,7 @@ type pending struct {
 func (p *pending) await(ctx, caller context.Context) answer {
 	select {
 	case a := <-p.reply:
+		a.sent = p.sent
 		return a
 	case <-ctx.Done():
 		p.giveUp(caller.Err() == nil)
@@ -86,7 +88,7 @@ func (c *calls) send(ctx context.Context, q request) (*pending, error) {
 			call = invoke
 		}
 		err := call(ctx, conn.cc, c.method, q, &f)
-		reply <- answer{f.buf, time.Now(), err}
+		reply <- answer{buf: f.buf, at: time.Now(), err: err}
 	}()
 	return &pending{sent, reply, func(bool) { cancel() }, func(error) { cancel() }}, nil
 }

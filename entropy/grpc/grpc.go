@@ -101,7 +101,7 @@ func (s *Source) wire() {
 
 // Draw implements [entropy.Source].
 func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
-	b := entropy.Block{Bytes: buf, Source: s.name, Class: s.cfg.Class, Requested: s.now()}
+	b := entropy.Block{Bytes: buf, Source: s.name, Class: s.cfg.Class}
 	if err := s.admit(ctx, len(buf)); err != nil {
 		return entropy.Block{}, err
 	}
@@ -117,7 +117,8 @@ func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 		rest = rest[n:]
 	}
 	if b.Shots == 0 { // nothing was asked for
-		b.Arrived, b.Sequence = s.now(), s.requests.Add(1)
+		b.Requested, b.Sequence = s.now(), s.requests.Add(1)
+		b.Arrived = b.Requested
 	}
 	return b, nil
 }
@@ -171,6 +172,9 @@ func (s *Source) accept(seq int64, a answer, buf []byte, b *entropy.Block) error
 			return protocolf("%v; %s", err, r.odd)
 		}
 		return &protocolError{err.Error()}
+	}
+	if b.Requested.IsZero() { // of several shots, the first; of several attempts, the one that was answered
+		b.Requested = a.sent
 	}
 	b.Sequence, b.Arrived, b.Echoed, b.Device = uint64(seq), a.at, echoed, r.device
 	if b.ServerTime.IsZero() || r.time.Before(b.ServerTime) { // of several shots, the oldest
@@ -257,7 +261,7 @@ func (s *Source) attempt(ctx context.Context, c breaker.Call, to asker, n int, a
 	if a.err != nil {
 		return s.ended(ctx, c, budget, a.err)
 	}
-	s.breaker.Sample(c, a.at.Sub(p.sent))
+	s.breaker.Sample(c, a.at.Sub(a.sent))
 	if err := take(seq, a); err != nil {
 		p.wrong(err)
 		return s.fault(err)

@@ -20,7 +20,7 @@ func (s *Source) Number(ctx context.Context, req entropy.NumberRequest) (entropy
 			Hint: "set draw_method_path or draw_stream_method_path",
 		}
 	}
-	n := entropy.Number{Block: entropy.Block{Source: s.name, Class: s.cfg.Class, Requested: s.now(), Echoed: true}}
+	n := entropy.Number{Block: entropy.Block{Source: s.name, Class: s.cfg.Class, Echoed: true}}
 	err := s.call(ctx, s.numbers, req.BlockBytes, func(seq int64) request {
 		return request{seq: seq, msg: encodeDraw(seq, req.SourceID, req.BlockBytes), limit: 64 << 10}
 	}, func(seq int64, a answer) error {
@@ -46,6 +46,7 @@ func takeNumber(seq int64, a answer, n *entropy.Number) error {
 	}
 	n.U, n.Z, n.SourceID, n.Bytes, n.Integrator, n.Purity = r.u, r.z, r.sourceID, int(r.bytes), r.integrator, r.purity
 	n.CoherenceZ, n.CoherenceR, n.Coherent = r.coherenceZ, r.coherenceR, r.coherent
+	n.Block.Requested = a.sent
 	n.Block.Sequence, n.Block.Arrived, n.Block.Device = uint64(seq), a.at, r.sourceID
 	if r.timeNS > 0 && r.timeNS <= math.MaxInt64 {
 		n.Block.ServerTime = time.Unix(0, int64(r.timeNS))
