@@ -15,6 +15,7 @@ import (
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/catalog"
+	entropygrpc "qr-gateway/entropy/grpc"
 	entropyserver "qr-gateway/entropy/server"
 	"qr-gateway/gateway/observe"
 )
@@ -78,7 +79,7 @@ func (o *entropyServe) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.parse(); err != nil {
 		return err
 	}
-	src, err := openServed(ctx, o.source)
+	src, err := openServed(ctx, o.source, log)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ type ownedSource struct {
 func (s ownedSource) Close() error { return s.set.Close() }
 
 // openServed opens the source of a flag. The protocol can't say that bytes came from a second choice, so there is none.
-func openServed(ctx context.Context, text string) (ownedSource, error) {
+func openServed(ctx context.Context, text string, log *slog.Logger) (ownedSource, error) {
 	spec, err := parseSource(text)
 	if err != nil {
 		return ownedSource{}, err
@@ -127,7 +128,7 @@ func openServed(ctx context.Context, text string) (ownedSource, error) {
 	if spec.Policy == "fallback" || spec.Type == "fallback" {
 		return ownedSource{}, fmt.Errorf("--source %q: a server can't tell its callers that bytes came from a second choice; set the policy where they are used", text)
 	}
-	set, err := catalog.Open(ctx, []catalog.Spec{spec}, catalog.Deps{})
+	set, err := catalog.Open(ctx, []catalog.Spec{spec}, catalog.Deps{Requests: entropygrpc.NewLogObserver(log, nil)})
 	if err != nil {
 		return ownedSource{}, err
 	}
