@@ -374,6 +374,37 @@ func TestSeededMockRepeats(t *testing.T) {
 	}
 }
 
+// TestGenerateWithSources: a source of the command line decides the text, and it repeats; one that is not there is named.
+func TestGenerateWithSources(t *testing.T) {
+	generate := func(more ...string) (string, error) {
+		args := append([]string{"generate", "--model", need(t, "QR_TEST_MODEL"), "--engine", need(t, "QR_TEST_ENGINE"), "--prompt", "Once", "--max-tokens", "8"}, more...)
+		out, err := exec.Command(need(t, "QR_TEST_GATEWAY"), args...).CombinedOutput()
+		return string(out), err
+	}
+	texts := map[string]string{}
+	for range 2 {
+		for _, source := range []string{"mock,seed=3", "mock,name=lab,seed=4"} {
+			out, err := generate("--entropy", source)
+			text, summary, _ := strings.Cut(out, "8 tokens")
+			if err != nil || texts[source] != "" && texts[source] != text || !strings.Contains(summary, "entropy ") {
+				t.Errorf("%s: %q, then %q, %v", source, texts[source], out, err)
+			}
+			texts[source] = text
+		}
+	}
+	if texts["mock,seed=3"] == texts["mock,name=lab,seed=4"] {
+		t.Errorf("two seeds gave the same text: %q", texts["mock,seed=3"])
+	}
+	if out, err := generate("--entropy", "mock,seed=3", "--entropy-source", "system"); err != nil || !strings.Contains(out, "entropy system") {
+		t.Errorf("another source was named: %q, %v", out, err)
+	}
+	for _, bad := range [][]string{{"--entropy", "mock,sed=3"}, {"--entropy-source", "lab"}, {"--entropy", "none_such"}} {
+		if out, err := generate(bad...); err == nil || !strings.Contains(out, "error: ") {
+			t.Errorf("%v: %q, %v", bad, out, err)
+		}
+	}
+}
+
 // TestNumbersOfTheServer takes the numbers that an entropy server makes itself, and bytes that were asked for ahead.
 func TestNumbersOfTheServer(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "q.sock")
