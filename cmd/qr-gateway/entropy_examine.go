@@ -99,7 +99,7 @@ func (x *examination) specs(source string) (catalog.Spec, []catalog.Spec, error)
 		spec, err := parseSource(source)
 		return spec, nil, err
 	}
-	cfg, err := config.Load(config.Options{File: x.config, Env: os.Environ()})
+	cfg, err := config.Load(config.Options{File: x.config, Env: os.Environ(), Backends: backendNames()})
 	if err != nil {
 		return catalog.Spec{}, nil, err
 	}

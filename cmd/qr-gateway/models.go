@@ -61,12 +61,14 @@ func backendKinds() map[string]makeBackend {
 	}
 }
 
+// backendNames are those that a model may name.
+func backendNames() []string { return slices.Sorted(maps.Keys(backendKinds())) }
+
 func newBackend(m config.Model, cfg config.Config, d backendDeps) (backends.Backend, error) {
 	kinds := backendKinds()
 	create, ok := kinds[m.Backend]
 	if !ok {
-		names := slices.Sorted(maps.Keys(kinds))
-		return nil, fmt.Errorf("model %s: backend %q is not one of %s", m.ID, m.Backend, strings.Join(names, ", "))
+		return nil, fmt.Errorf("model %s: backend %q is not one of %s", m.ID, m.Backend, strings.Join(backendNames(), ", "))
 	}
 	return create(m, cfg, d)
 }

@@ -32,7 +32,7 @@ func withConfig(use, short string, run func(*cobra.Command, config.Config) error
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags()})
+			cfg, err := config.Load(config.Options{File: file, Env: os.Environ(), Flags: cmd.Flags(), Backends: backendNames()})
 			if err != nil {
 				return err
 			}

@@ -33,6 +33,7 @@ type Config struct {
 	Settings   map[string]any `mapstructure:"process"`    // of the process, by the keys of sampler.ProcessFields without qr_
 
 	// Load fills in what follows.
+	Backends []string          `mapstructure:"-"` // that a model may name
 	Process  sampler.Process   `mapstructure:"-"` // Settings, then the environment
 	Library  presets.Library   `mapstructure:"-"` // the presets that a request may name
 	Warnings []string          `mapstructure:"-"` // what is not used, for the log
@@ -122,7 +123,7 @@ func Default() Config {
 		},
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
-		Process: sampler.ProcessDefaults(),
+		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendFake},
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 
 // Options say where a configuration comes from.
 type Options struct {
-	File    string         // YAML; empty is none
-	Env     []string       // as os.Environ gives it
-	EnvFile string         // NAME=value lines that the environment wins over; empty is none, and --env-file replaces it
-	Flags   *pflag.FlagSet // those of [AddFlags], parsed; nil is none
+	File     string         // YAML; empty is none
+	Env      []string       // as os.Environ gives it
+	EnvFile  string         // NAME=value lines that the environment wins over; empty is none, and --env-file replaces it
+	Backends []string       // that a model may name; none: llama and fake
+	Flags    *pflag.FlagSet // those of [AddFlags], parsed; nil is none
 }
 
 // flagKeys are the flags that set a key.
@@ -53,7 +54,10 @@ func Load(o Options) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Warnings: warnings}
+	c := Config{Warnings: warnings, Backends: o.Backends}
+	if len(c.Backends) == 0 {
+		c.Backends = Default().Backends
+	}
 	if err := v.UnmarshalExact(&c, strict); err != nil {
 		return Config{}, plain(err)
 	}

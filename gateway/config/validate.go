@@ -51,7 +51,7 @@ func (c *checks) positive(field string, value time.Duration) {
 
 // Validate reports everything that is wrong, each with its path.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), checkModels(c.Models), c.checkSources())
+	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), checkModels(c.Models, c.Backends), c.checkSources())
 	return errors.Join(errs...)
 }
 
@@ -110,7 +110,7 @@ func (e Engine) check() []error {
 	return c.errs
 }
 
-func checkModels(models []Model) []error {
+func checkModels(models []Model, backends []string) []error {
 	if len(models) == 0 {
 		return []error{&FieldError{Path: "models", Message: "there are none; list one with an id and a path, or start with --model ID=PATH"}}
 	}
@@ -119,6 +119,7 @@ func checkModels(models []Model) []error {
 	for i, m := range models {
 		c := &checks{path: fmt.Sprintf("models[%d].", i)}
 		m.check(c)
+		c.oneOf("backend", m.Backend, backends...)
 		if j, taken := first[m.ID]; taken && m.ID != "" {
 			c.fail("id", "is %q, which models[%d] has already; ids must differ", m.ID, j)
 		} else {
@@ -136,7 +137,6 @@ func (m Model) check(c *checks) {
 	case len(m.ID) > 128 || strings.ContainsFunc(m.ID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
 		c.fail("id", "is %q; it takes at most 128 printable characters without spaces", m.ID)
 	}
-	c.oneOf("backend", m.Backend, BackendLlama, BackendFake)
 	if m.Backend == BackendLlama && m.Path == "" {
 		c.fail("path", "is missing; it is the model's GGUF file (or start with --model %s=PATH)", m.ID)
 	}
