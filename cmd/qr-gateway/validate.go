@@ -10,6 +10,7 @@ import (
 
 	"qr-gateway/gateway/config"
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/param"
 )
 
 func newValidate() *cobra.Command {
@@ -67,6 +68,8 @@ func showField(w io.Writer, f sampler.Field, value any, origin string) error {
 		text = "unset"
 	case value == "":
 		text = `""`
+	case f.Type == sampler.TypeObject:
+		text = param.Show(value)
 	}
 	return show(w, "  %-32s %-28s %s\n", f.Key, text, origin)
 }
