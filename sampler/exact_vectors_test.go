@@ -317,3 +317,13 @@ func tail(t *testing.T, c *cutCase) {
 		}
 	}
 }
+
+// TestExactTopPReached: top-p keeps no token more than it takes to reach it exactly.
+func TestExactTopPReached(t *testing.T) {
+	for p, want := range map[float64]int{0.25: 1, 0.5: 2, 0.50001: 3, 0.75: 3, 0.99: 4} {
+		d, err := exactly(make([]float64, 4))(sampler.Cut{Temperature: 1, TopP: p}, 0.999)
+		if err != nil || d.Candidates != want || d.Rank != want-1 {
+			t.Errorf("top-p %v of four equal tokens: got %+v, error %v, want %d", p, d, err, want)
+		}
+	}
+}

@@ -40,7 +40,7 @@ func (r *rig) block(buf []byte) sampler.Block {
 	r.now = r.now.Add(time.Millisecond)
 	b := sampler.Block{Source: "first", Device: "dice", Requested: r.now, Arrived: r.now.Add(250 * time.Microsecond), Class: "jit", Echoed: true}
 	if r.fallback {
-		b.Source, b.Fallback = "second", true
+		b.Source, b.Fallback, b.Echoed = "second", true, false
 	}
 	return b
 }
@@ -218,6 +218,27 @@ func TestServerNumbers(t *testing.T) {
 		r.number.U = u
 		if _, err := n.One(context.Background(), 1); err == nil {
 			t.Errorf("a server's number of %v: no error", u)
+		}
+	}
+}
+
+// TestGateClosesOnSecondChoice: a number that the source made of other bytes, because its server gave none, is no evidence of coherence.
+func TestGateClosesOnSecondChoice(t *testing.T) {
+	coherent := sampler.Number{U: 0.25, CoherenceZ: 4, CoherenceR: 0.8, Coherent: true}
+	other := sampler.Number{Block: sampler.Block{Fallback: true}, U: 0.25, Integrator: "zscore_mean"}
+	p := params(func(p *sampler.Params) { p.Amplifier, p.Strategy = "server", "coherence_gate" })
+	r, row := &rig{}, []float32{2, 1, 0}
+	n, s := noise(t, p, r, nil), begin(t, len(row), p)
+	for i, c := range []struct {
+		number sampler.Number
+		want   float64 // temperature, by the draws before
+	}{{coherent, 1}, {coherent, 1.12}, {other, 1.204}, {coherent, 1}, {coherent, 1.12}} {
+		r.number = c.number
+		if _, err := s.Next(context.Background(), row, nil, n); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Record(); math.Abs(got.Temperature-c.want) > 1e-9 || c.number.Fallback && got.Amplifier != "zscore_mean" {
+			t.Errorf("token %d: temperature %v by %s, want %v", i, got.Temperature, got.Amplifier, c.want)
 		}
 	}
 }

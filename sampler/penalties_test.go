@@ -54,6 +54,7 @@ func TestPenalties(t *testing.T) {
 		{"below 0 they invite", -0.5, -1, 1, nil, nil, []int32{0, 0}, []float32{4, -1, 0, 4, inf, 1}},
 		{"repetition divides or multiplies", 0, 0, 2, nil, []int32{0, 1, 2, 4}, []int32{3}, []float32{1, -2, 0, 2, inf, 1}},
 		{"repetition once", 0, 0, 2, nil, []int32{3, 3}, []int32{3, 3}, []float32{2, -1, 0, 2, inf, 1}},
+		{"the prompt is no occurrence", 1, 1, 2, nil, []int32{3, 3, 3}, nil, []float32{2, -1, 0, 2, inf, 1}},
 		{"repetition below 1 invites", 0, 0, 0.5, nil, []int32{0, 1}, nil, []float32{4, -0.5, 0, 4, inf, 1}},
 		{"repetition comes first", 0.25, 0.5, 2, nil, []int32{0}, []int32{3, 3}, []float32{1, -1, 0, 1, inf, 1}},
 		{

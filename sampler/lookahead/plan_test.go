@@ -167,6 +167,18 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// TestRankOfEquals: of equally probable tokens the lower id has the lower rank.
+func TestRankOfEquals(t *testing.T) {
+	for token := range int32(3) {
+		after := map[int32][]float32{0: sharp(), 1: sharp(), 2: sharp()}
+		after[token] = flat()
+		out, err := next(t, lookahead.Step{Row: []float32{1, 1, 1, -20}, Params: argmaxParams(0), Eval: &rows{group: 4, after: after}})
+		if err != nil || out.Token != token || out.Rank != int(token) || math.Abs(out.Prob-1.0/3) > 1e-12 {
+			t.Errorf("got %+v, error %v, want token %d of that rank", out, err, token)
+		}
+	}
+}
+
 // TestNumbersInRecords: with a number per candidate the record has that of the token chosen, and that of the end where the text ends.
 func TestNumbersInRecords(t *testing.T) {
 	row := []float32{1, 0.9, 0.8, -20}
