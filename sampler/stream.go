@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"qr-gateway/sampler/internal/vec"
 	"qr-gateway/sampler/temper"
 )
 
@@ -112,7 +113,7 @@ func (s *Stream) Step() int { return s.step }
 // In this order: penalties and bias adjust logits, bans take them out, the strategy sets temperature and min-p, and may transform the
 // row. A logit of -Inf is absent; NaN and +Inf are [ErrLogits].
 func (s *Stream) Plan(row []float32, ban *Mask) (Plan, error) {
-	if err := s.check(len(row), broken(row)); err != nil {
+	if err := s.check(len(row), vec.Broken(row)); err != nil {
 		return Plan{}, err
 	}
 	s.in.Row32, s.in.Row64, s.ban = row, nil, ban

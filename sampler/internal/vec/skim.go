@@ -44,7 +44,8 @@ type skim struct {
 	high     int        // values over hi, and
 	low      int        // below lo, among those that the kernels saw
 	leftover []float32  // tail tokens that they did not see
-	odd      []oddRun
+	odd      []oddRun   // scratch
+	w        []float32  // weights of a part of the row, scratch
 }
 
 // depth is how far down the tail goes, in nats; what is lower is counted only.
@@ -106,14 +107,19 @@ func (k *skim) set(t float64) bool {
 // mostShift is how far a coefficient may be scaled by powers of two.
 const mostShift = 100
 
-// sum runs the kernel over x.
+// sum adds up the weights of x, whose length is a multiple of lanes, and notes its odd values.
 func (k *skim) sum(x []float32) (sums [3]float64, odd []oddRun) {
 	var parts [3][8]float64
-	var n int
-	if k.full {
-		n = expMoments(x, &k.args, &parts, k.odd)
-	} else {
-		n = expSum(x, &k.args, &parts[0], k.odd)
+	n := 0
+	for i := 0; i < len(x); i += len(k.w) {
+		part := x[i:min(i+len(k.w), len(x))]
+		w := k.w[:len(part)]
+		n += weigh(part, w, &k.args, i, k.odd[n:])
+		if k.full {
+			addMoments(part, w, &k.args, &parts)
+		} else {
+			addWeights(w, &parts[0])
+		}
 	}
 	for i := range parts {
 		for _, p := range parts[i] {
@@ -181,6 +187,7 @@ func (s *Sketch) oddOne(id int32, v float32) {
 func (k *skim) room(row []float32) {
 	if need := len(row)/16 + 1; len(k.odd) < need {
 		k.odd = make([]oddRun, need)
+		k.w = make([]float32, 16*lanes)
 	}
 }
 

@@ -103,6 +103,36 @@ func MaxFinite(x []float32) float32 {
 	return m
 }
 
+// Broken reports whether x has a NaN or +Inf: a model that works gives neither.
+func Broken(x []float32) bool {
+	i := 0
+	if hasSIMD() {
+		i = firstBroken(x)
+		if i+16 <= len(x) {
+			return true
+		}
+	}
+	for ; i+8 <= len(x); i += 8 {
+		y := (*[8]float32)(x[i:])
+		// 0 unless one of them is not finite, or the sum overflows.
+		if sum := ((y[0] + y[1]) + (y[2] + y[3])) + ((y[4] + y[5]) + (y[6] + y[7])); sum*0 != 0 && anyBroken(y[:]) {
+			return true
+		}
+	}
+	return anyBroken(x[i:])
+}
+
+func anyBroken(x []float32) bool {
+	for _, v := range x {
+		if !(v <= most) {
+			return true
+		}
+	}
+	return false
+}
+
+const most = math.MaxFloat32
+
 // Index returns the first place of v in x, and -1 for none.
 func Index(x []float32, v float32) int32 {
 	for i := range x {

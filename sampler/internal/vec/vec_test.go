@@ -110,6 +110,19 @@ func TestMaxGatherIndex(t *testing.T) {
 	})
 }
 
+func TestBroken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := values().Draw(t, "x")
+		if rapid.Bool().Draw(t, "whole") {
+			x = slices.DeleteFunc(x, func(v float32) bool { return v != v || v == inf(1) })
+		}
+		want := slices.ContainsFunc(x, func(v float32) bool { return v != v || v == inf(1) })
+		if got := Broken(x); got != want {
+			t.Fatalf("%v: broken is %v", x, got)
+		}
+	})
+}
+
 func TestSegmentsStepOverBans(t *testing.T) {
 	row := []float32{0, 1, 2, 3, 4, 5}
 	var got []float32
@@ -188,6 +201,7 @@ func BenchmarkKernels(b *testing.B) {
 		var top Top
 		for name, f := range map[string]func(){
 			"max":    func() { Max(x) },
+			"broken": func() { Broken(x) },
 			"hist":   func() { h.Reset(20, 1, 0); h.Add(x) },
 			"top30":  func() { top.Reset(30); top.Scan(0, x) },
 			"gather": func() { keys = Gather(keys[:0], 0, x, 7) },
