@@ -16,7 +16,7 @@ func parseSource(text string) (catalog.Spec, error) {
 	r.TrimLeadingSpace = true
 	fields, err := r.Read()
 	if err != nil {
-		return catalog.Spec{}, fmt.Errorf("read entropy source %q: %w; it takes TYPE,key=value,...", text, err)
+		return catalog.Spec{}, fmt.Errorf("read entropy source %q: %w; it takes TYPE and then any number of key=value, with commas between", text, err)
 	}
 	spec := catalog.Spec{Type: fields[0], Name: fields[0], Options: map[string]any{}}
 	for _, f := range fields[1:] {

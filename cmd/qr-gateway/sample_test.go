@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // example is a command of docs/sample.md and what the page says it prints.
@@ -85,7 +86,7 @@ func TestSamplePage(t *testing.T) {
 			if json.Unmarshal([]byte(answers[i]), &got) != nil || json.Unmarshal([]byte(e.want[i]), &want) != nil {
 				t.Fatalf("not JSON: %s or %s", answers[i], e.want[i])
 			}
-			if diff := cmp.Diff(want, filter(t, got, e.filter)); diff != "" {
+			if diff := cmp.Diff(want, filter(t, got, e.filter), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 				t.Errorf("%s (-page +command):\n%s", e.lines[i], diff)
 			}
 		}

@@ -98,7 +98,7 @@ func TestOpenRefuses(t *testing.T) {
 		"max_inflight 0":           func(c *grpc.Config) { c.MaxInFlight = 0 },
 		"quota_hold":               func(c *grpc.Config) { c.QuotaHold = -1 },
 		"rate -1":                  func(c *grpc.Config) { c.Rate = -1 },
-		"timeout_floor":            func(c *grpc.Config) { c.Breaker.Floor = time.Hour },
+		"timeout_floor":            func(c *grpc.Config) { c.Breaker.Floor = 2 * time.Hour },
 	} {
 		cfg := grpc.DefaultConfig()
 		change(&cfg)

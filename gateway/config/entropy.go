@@ -115,7 +115,7 @@ func (c *Config) imply(name string) {
 	if name == "" || slices.Contains(c.Entropy.names(), name) {
 		return
 	}
-	if s, ok := implied(&c.Process, name, name); ok {
+	if s, ok := c.implied(&c.Process, name, name); ok {
 		c.Entropy.Sources = append(c.Entropy.Sources, c.withFallback(s))
 	}
 }
@@ -131,11 +131,11 @@ func (c *Config) withFallback(s EntropySource) EntropySource {
 }
 
 // implied is a source as qr-sampler describes it. typ is one of its types.
-func implied(p *sampler.Process, name, typ string) (EntropySource, bool) {
+func (c *Config) implied(p *sampler.Process, name, typ string) (EntropySource, bool) {
 	s := EntropySource{Name: name, From: "environment"}
 	switch typ {
 	case grpcSource:
-		s.Type, s.Options = "grpc", grpcOptions(p)
+		s.Type, s.Options = "grpc", c.grpcOptions(p)
 	case openSource:
 		s.Type, s.Options = "openentropy", openOptions(p)
 	case mockSource:
@@ -150,18 +150,39 @@ func implied(p *sampler.Process, name, typ string) (EntropySource, bool) {
 	return s, true
 }
 
-func grpcOptions(p *sampler.Process) map[string]any {
+func (c *Config) grpcOptions(p *sampler.Process) map[string]any {
 	out := map[string]any{
 		"address": p.GRPCServerAddress, "mode": p.GRPCMode, "method_path": p.GRPCMethodPath, "stream_method_path": p.GRPCStreamMethodPath,
-		"draw_method_path": p.GRPCDrawMethodPath, "draw_stream_method_path": p.GRPCDrawStreamPath,
-		"retries": p.GRPCRetryCount, "timeout": milliseconds(p.GRPCTimeoutMS), "timeout_floor": milliseconds(p.CBMinTimeoutMS),
-		"timeout_multiplier": p.CBTimeoutMultiplier, "timeout_window": p.CBWindowSize, "breaker_failures": p.CBMaxConsecutiveFailures,
-		"breaker_open": milliseconds(p.CBRecoveryWindowS * 1000), "breaker_open_max": milliseconds(p.CBRecoveryWindowMaxS * 1000),
+		"draw_method_path": p.GRPCDrawMethodPath, "draw_stream_method_path": p.GRPCDrawStreamPath, "retries": p.GRPCRetryCount,
 	}
 	if p.GRPCAPIKey != "" {
 		out["api_key"], out["api_key_header"] = p.GRPCAPIKey, p.GRPCAPIKeyHeader
 	}
+	c.grpcTimes(p, out)
 	return out
+}
+
+// grpcTimes adds the limits of time and the breaker's as far as somebody set them. qr-sampler's own defaults are not: with 5 ms at the least
+// and 10 s of an open breaker a busy server would be given up on.
+func (c *Config) grpcTimes(p *sampler.Process, out map[string]any) {
+	def := sampler.ProcessDefaults()
+	for _, o := range []struct {
+		key, option string
+		differs     bool
+		value       any
+	}{
+		{"qr_grpc_timeout_ms", "timeout", p.GRPCTimeoutMS != def.GRPCTimeoutMS, milliseconds(p.GRPCTimeoutMS)},
+		{"qr_cb_min_timeout_ms", "timeout_floor", p.CBMinTimeoutMS != def.CBMinTimeoutMS, milliseconds(p.CBMinTimeoutMS)},
+		{"qr_cb_timeout_multiplier", "timeout_multiplier", p.CBTimeoutMultiplier != def.CBTimeoutMultiplier, p.CBTimeoutMultiplier},
+		{"qr_cb_window_size", "timeout_window", p.CBWindowSize != def.CBWindowSize, p.CBWindowSize},
+		{"qr_cb_max_consecutive_failures", "breaker_failures", p.CBMaxConsecutiveFailures != def.CBMaxConsecutiveFailures, p.CBMaxConsecutiveFailures},
+		{"qr_cb_recovery_window_s", "breaker_open", p.CBRecoveryWindowS != def.CBRecoveryWindowS, milliseconds(p.CBRecoveryWindowS * 1000)},
+		{"qr_cb_recovery_window_max_s", "breaker_open_max", p.CBRecoveryWindowMaxS != def.CBRecoveryWindowMaxS, milliseconds(p.CBRecoveryWindowMaxS * 1000)},
+	} {
+		if o.differs || c.Origins[o.key] != "" {
+			out[o.option] = o.value
+		}
+	}
 }
 
 // openOptions ask OpenEntropy for the one source that is named, or else for its pool.
@@ -214,7 +235,7 @@ func (c *Config) instance(name string, says map[string]any) (EntropySource, erro
 			}
 		}
 	}
-	s, ok := implied(&p, name, typ)
+	s, ok := c.implied(&p, name, typ)
 	types := []string{SystemSource, grpcSource, timingSource, mockSource, openSource}
 	switch {
 	case !ok:

@@ -68,11 +68,16 @@ func TestImpliedOptions(t *testing.T) {
 	lane, shared := cfg.Entropy.Sources[0].Options, cfg.Entropy.Sources[1].Options
 	want := map[string]any{
 		"address": "unix:///run/e.sock", "mode": "bidi_streaming", "timeout": 250 * time.Millisecond, "timeout_window": 60,
-		"breaker_open": 500 * time.Millisecond, "breaker_open_max": time.Minute, "retries": 2, "api_key": "secret",
+		"breaker_open": 500 * time.Millisecond, "retries": 2, "api_key": "secret",
 	}
 	for key, v := range want {
 		if shared[key] != v {
 			t.Errorf("%s is %v, want %v", key, shared[key], v)
+		}
+	}
+	for _, key := range []string{"timeout_floor", "breaker_open_max"} { // nobody set them: the source's own defaults hold
+		if v, set := shared[key]; set {
+			t.Errorf("%s is set to %v", key, v)
 		}
 	}
 	if lane["timeout"] != 100*time.Millisecond || lane["retries"] != 4 || lane["address"] != "unix:///run/e.sock" {

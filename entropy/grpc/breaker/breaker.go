@@ -175,10 +175,10 @@ func (b *Breaker) fail() bool {
 	if b.state != HalfOpen && b.fails < b.cfg.Failures {
 		return false
 	}
-	wait := b.cfg.Open
+	wait, most := b.cfg.Open, max(b.cfg.Open, b.cfg.OpenMax)
 	for range b.opens {
-		if wait >= b.cfg.OpenMax/2 {
-			wait = b.cfg.OpenMax
+		if wait >= most/2 {
+			wait = most
 			break
 		}
 		wait *= 2

@@ -206,7 +206,7 @@ func TestTimeoutBounds(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for name, change := range map[string]func(*breaker.Config){
 		"timeout":            func(c *breaker.Config) { c.Timeout = 0 },
-		"timeout_floor":      func(c *breaker.Config) { c.Floor = time.Hour },
+		"timeout_floor":      func(c *breaker.Config) { c.Floor = 2 * time.Hour },
 		"timeout_multiplier": func(c *breaker.Config) { c.Multiplier = 0.5 },
 		"timeout_window":     func(c *breaker.Config) { c.Window = 1e9 },
 		"breaker_failures":   func(c *breaker.Config) { c.Failures = 0 },

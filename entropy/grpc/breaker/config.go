@@ -9,13 +9,13 @@ import (
 // Config is how a breaker behaves.
 type Config struct {
 	Timeout    time.Duration `mapstructure:"timeout"`             // cap of one attempt, and its limit until there are enough samples
-	Floor      time.Duration `mapstructure:"timeout_floor"`       // no attempt gets less
+	Floor      time.Duration `mapstructure:"timeout_floor"`       // no attempt gets less, but for a timeout that is less
 	Multiplier float64       `mapstructure:"timeout_multiplier"`  // of the 99th percentile; at least 1
 	Window     int           `mapstructure:"timeout_window"`      // attempts that are remembered
 	MinSamples int           `mapstructure:"timeout_min_samples"` // attempts before the limit adapts
 	Failures   int           `mapstructure:"breaker_failures"`    // calls in a row that open it
 	Open       time.Duration `mapstructure:"breaker_open"`        // time it stays open the first time; doubles each time
-	OpenMax    time.Duration `mapstructure:"breaker_open_max"`    // cap of that
+	OpenMax    time.Duration `mapstructure:"breaker_open_max"`    // cap of that, where it is more than the first time
 	Jitter     float64       `mapstructure:"breaker_jitter"`      // share of the open time that chance may take off; 0 to 1
 	// ParityRank takes the percentile as the published qr-sampler does, at index min(floor(0.99 n), n-1). For up to 100 samples that is
 	// the maximum, so that one outlier sets the limit for the next 100 draws; the default is the nearest rank.
@@ -35,6 +35,7 @@ func DefaultConfig() Config {
 const (
 	maxWindow  = 100_000
 	maxTimeout = time.Hour
+	maxOpen    = 24 * time.Hour
 )
 
 // Validate says what is wrong.
@@ -46,13 +47,13 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.Timeout > 0 && c.Timeout <= maxTimeout, "timeout %v: must be over 0 and at most %v", c.Timeout, maxTimeout)
-	check(c.Floor >= 0 && c.Floor <= c.Timeout, "timeout_floor %v: must lie between 0 and the timeout %v", c.Floor, c.Timeout)
+	check(c.Floor >= 0 && c.Floor <= maxTimeout, "timeout_floor %v: must lie between 0 and %v", c.Floor, maxTimeout)
 	check(c.Multiplier >= 1 && c.Multiplier <= 100, "timeout_multiplier %v: must lie between 1 and 100", c.Multiplier)
 	check(c.Window >= 1 && c.Window <= maxWindow, "timeout_window %d: must lie between 1 and %d", c.Window, maxWindow)
 	check(c.MinSamples >= 1, "timeout_min_samples %d: must be at least 1", c.MinSamples)
 	check(c.Failures >= 1, "breaker_failures %d: must be at least 1", c.Failures)
-	check(c.Open > 0 && c.Open <= c.OpenMax, "breaker_open %v: must be over 0 and at most breaker_open_max %v", c.Open, c.OpenMax)
-	check(c.OpenMax <= 24*time.Hour, "breaker_open_max %v: must be at most 24h", c.OpenMax)
+	check(c.Open > 0 && c.Open <= maxOpen, "breaker_open %v: must be over 0 and at most %v", c.Open, maxOpen)
+	check(c.OpenMax > 0 && c.OpenMax <= maxOpen, "breaker_open_max %v: must be over 0 and at most %v", c.OpenMax, maxOpen)
 	check(c.Jitter >= 0 && c.Jitter <= 1, "breaker_jitter %v: must lie between 0 and 1", c.Jitter)
 	return errors.Join(errs...)
 }
