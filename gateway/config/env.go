@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/subosito/gotenv"
 
 	"qr-gateway/sampler"
@@ -176,5 +177,5 @@ func ours(name string) bool {
 
 // misspelt says that a name is one or two letters away from one of ours.
 func misspelt(name string, known []string) bool {
-	return slices.ContainsFunc(known, func(k string) bool { return len(k) > 7 && distance(name, k) <= 2 })
+	return slices.ContainsFunc(known, func(k string) bool { return len(k) > 7 && levenshtein.ComputeDistance(name, k) <= 2 })
 }

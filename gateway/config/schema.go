@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"qr-gateway/sampler/param"
 )
 
 // leaf is one key of a section.
@@ -107,38 +109,11 @@ func unknownIn(path string, m map[string]any, t reflect.Type) []error {
 
 // suggest names the known word nearest to one that isn't, if one is near.
 func suggest(word string, known []string) string {
-	best, least := "", len(word)/3+1
 	slices.Sort(known)
-	for _, k := range known {
-		if d := distance(word, k); d < least || d == least && best == "" {
-			best, least = k, d
-		}
+	if like := param.Nearest(word, known); like != "" {
+		return fmt.Sprintf("; did you mean %q?", like)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance is the number of letters to insert, drop or change to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // hook turns what a file or variable holds into our types, and refuses what would be taken the wrong way: mapstructure
