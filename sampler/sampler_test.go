@@ -236,6 +236,19 @@ func TestChooseAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations a token", c.name, n)
 		}
 	}
+
+	s := sampler.New(len(row))
+	n := testing.AllocsPerRun(20, func() { // from the tail, after the moments
+		if err := s.Load(row, ban); err != nil || s.Moments().H <= 0 {
+			t.Fatal(err)
+		}
+		if _, err := s.Pick(sampler.Cut{Temperature: 0.9, TopP: 0.99999}, 0.9999); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("moments and choice: %v allocations a token", n)
+	}
 }
 
 // TestLargeTopK holds the limits that are found in the histogram.

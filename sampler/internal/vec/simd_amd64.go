@@ -15,7 +15,7 @@ const round32 = 1.5 * (1 << 23)
 // The loops below keep everything in registers, of which the compiler uses 15: what it spills goes to a stack that may lie across the lines of the
 // cache, which takes several times as long.
 
-// weigh puts the weights of x, whose length is a multiple of 16, into w. A value outside of hi and lo counts as the nearer of them, and its run
+// weigh puts the weights of x, whose length is a multiple of lanes, into w. A value outside of hi and lo counts as the nearer of them, and its run
 // of 16 is noted in odd, with i0 added to its place; the number of notes is returned.
 func weigh(x, w []float32, p *skimArgs, i0 int, odd []oddRun) int {
 	hi, lo := archsimd.BroadcastFloat32x16(p.hi), archsimd.BroadcastFloat32x16(p.lo)
@@ -23,8 +23,9 @@ func weigh(x, w []float32, p *skimArgs, i0 int, odd []oddRun) int {
 	a0, a1, a2 := archsimd.BroadcastFloat32x16(p.a[0]), archsimd.BroadcastFloat32x16(p.a[1]), archsimd.BroadcastFloat32x16(p.a[2])
 	a3, a4, a5 := archsimd.BroadcastFloat32x16(p.a[3]), archsimd.BroadcastFloat32x16(p.a[4]), archsimd.BroadcastFloat32x16(p.a[5])
 	n := 0
-	for i := 0; i+16 <= len(x); i += 16 {
-		v := archsimd.LoadFloat32x16((*[16]float32)(x[i:]))
+	for i := 0; i+32 <= len(x) && i+32 <= len(w); i += 32 {
+		from, to := (*[32]float32)(x[i:]), (*[32]float32)(w[i:])
+		v := archsimd.LoadFloat32x16((*[16]float32)(from[:16]))
 		u := v.Min(hi).Max(lo)
 		if m := v.NotEqual(u).ToBits(); m != 0 {
 			odd[n] = oddRun{int32(i0 + i), m}
@@ -32,7 +33,17 @@ func weigh(x, w []float32, p *skimArgs, i0 int, odd []oddRun) int {
 		}
 		k := magic.Sub(u.MulAdd(c, magic))
 		r := u.MulAdd(cc, u.MulAdd(c, k))
-		r.MulAdd(a5, a4).MulAdd(r, a3).MulAdd(r, a2).MulAdd(r, a1).MulAdd(r, a0).Scale(k).Store((*[16]float32)(w[i:]))
+		r.MulAdd(a5, a4).MulAdd(r, a3).MulAdd(r, a2).MulAdd(r, a1).MulAdd(r, a0).Scale(k).Store((*[16]float32)(to[:16]))
+
+		v = archsimd.LoadFloat32x16((*[16]float32)(from[16:]))
+		u = v.Min(hi).Max(lo)
+		if m := v.NotEqual(u).ToBits(); m != 0 {
+			odd[n] = oddRun{int32(i0 + i + 16), m}
+			n++
+		}
+		k = magic.Sub(u.MulAdd(c, magic))
+		r = u.MulAdd(cc, u.MulAdd(c, k))
+		r.MulAdd(a5, a4).MulAdd(r, a3).MulAdd(r, a2).MulAdd(r, a1).MulAdd(r, a0).Scale(k).Store((*[16]float32)(to[16:]))
 	}
 	archsimd.ClearAVXUpperBits()
 	return n
@@ -56,13 +67,19 @@ func addMoments(x, w []float32, p *skimArgs, sums *[3][8]float64) {
 	hi, lo := archsimd.BroadcastFloat32x16(p.hi), archsimd.BroadcastFloat32x16(p.lo)
 	t0, t1, t2 := archsimd.LoadFloat64x8(&sums[0]), archsimd.LoadFloat64x8(&sums[1]), archsimd.LoadFloat64x8(&sums[2])
 	for i := 0; i+lanes <= len(x) && i+lanes <= len(w); i += lanes {
-		var s0, s1, s2 archsimd.Float32x16
-		for j := i; j < i+lanes; j += 16 {
-			w := archsimd.LoadFloat32x16((*[16]float32)(w[j:]))
-			s := archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Min(hi).Max(lo).Sub(hi)
-			ws := w.Mul(s)
-			s0, s1, s2 = s0.Add(w), s1.Add(ws), ws.MulAdd(s, s2)
-		}
+		values, weights := (*[lanes]float32)(x[i:]), (*[lanes]float32)(w[i:])
+		v, s := archsimd.LoadFloat32x16((*[16]float32)(weights[0:16])), archsimd.LoadFloat32x16((*[16]float32)(values[0:16])).Min(hi).Max(lo).Sub(hi)
+		vs := v.Mul(s)
+		s0, s1, s2 := v, vs, vs.Mul(s)
+		v, s = archsimd.LoadFloat32x16((*[16]float32)(weights[16:32])), archsimd.LoadFloat32x16((*[16]float32)(values[16:32])).Min(hi).Max(lo).Sub(hi)
+		vs = v.Mul(s)
+		s0, s1, s2 = s0.Add(v), s1.Add(vs), vs.MulAdd(s, s2)
+		v, s = archsimd.LoadFloat32x16((*[16]float32)(weights[32:48])), archsimd.LoadFloat32x16((*[16]float32)(values[32:48])).Min(hi).Max(lo).Sub(hi)
+		vs = v.Mul(s)
+		s0, s1, s2 = s0.Add(v), s1.Add(vs), vs.MulAdd(s, s2)
+		v, s = archsimd.LoadFloat32x16((*[16]float32)(weights[48:64])), archsimd.LoadFloat32x16((*[16]float32)(values[48:64])).Min(hi).Max(lo).Sub(hi)
+		vs = v.Mul(s)
+		s0, s1, s2 = s0.Add(v), s1.Add(vs), vs.MulAdd(s, s2)
 		t0, t1, t2 = t0.Add(wide(s0)), t1.Add(wide(s1)), t2.Add(wide(s2))
 	}
 	t0.Store(&sums[0])

@@ -52,8 +52,8 @@ type Sketch struct {
 	broken bool // a value was NaN or +Inf
 
 	count  int // tokens of the head, even where it had no room for them
-	sample Top
-	run    []float32 // the sample
+	sample []float32
+	high   Top // its largest
 
 	simd bool // kernels may be used
 	skim skim
@@ -97,21 +97,7 @@ func (s *Sketch) reset() {
 
 // aim sets the window and the head's end by a sample of the row.
 func (s *Sketch) aim(row []float32) bool {
-	s.sample.Reset(headRank)
-	hi, lo := float32(math.Inf(-1)), float32(math.Inf(1))
-	s.run = s.run[:0]
-	for i := 0; i < len(row); i += stride * runLen {
-		run := row[i:min(i+runLen, len(row))]
-		if s.simd {
-			s.run = append(s.run, run...)
-		}
-		s.sample.Scan(int32(i), run)
-		for _, v := range run {
-			if v <= math.MaxFloat32 && v >= -math.MaxFloat32 {
-				hi, lo = larger(hi, v), -larger(-lo, -v)
-			}
-		}
-	}
+	hi, lo := s.takeSample(row)
 	if hi < lo { // nothing finite in the sample
 		hi = MaxFinite(row)
 		lo = hi
@@ -125,10 +111,30 @@ func (s *Sketch) aim(row []float32) bool {
 		s.n *= 2
 	}
 	s.near = uint64(s.n) << cellBits
-	if keys := s.sample.Keys(); len(keys) == headRank && len(row) > headMost { // else all of it is the head
+	if keys := s.high.Keys(); len(keys) == headRank && len(row) > headMost { // else all of it is the head
 		s.near = min(s.near, (s.units(keys[0].Value())>>(cellBits+blockBits)+1)<<(cellBits+blockBits))
 	}
 	return true
+}
+
+// takeSample fills sample and returns its largest and least finite values.
+func (s *Sketch) takeSample(row []float32) (hi, lo float32) {
+	s.sample = s.sample[:0]
+	for i := 0; i < len(row); i += stride * runLen {
+		s.sample = append(s.sample, row[i:min(i+runLen, len(row))]...)
+	}
+	s.high.Reset(headRank)
+	s.high.Scan(0, s.sample)
+	hi, lo = float32(math.Inf(-1)), float32(math.Inf(1))
+	for _, k := range s.high.Keys() {
+		hi = larger(hi, k.Value())
+	}
+	for _, v := range s.sample {
+		if v < lo && v >= -math.MaxFloat32 {
+			lo = v
+		}
+	}
+	return hi, lo
 }
 
 // units is how far v is below the top; over 2^62 where v is above it.

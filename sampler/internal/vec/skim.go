@@ -205,12 +205,12 @@ func (s *Sketch) keep(id int32, v float32) {
 // headHeavy guesses by the sample whether a choice from the head is likely.
 func (s *Sketch) headHeavy() bool {
 	k := &s.skim
-	n := len(s.run) &^ (lanes - 1)
-	sums, odd := k.sum(s.run[:n])
+	n := len(s.sample) &^ (lanes - 1)
+	sums, odd := k.sum(s.sample[:n])
 	high := 0
 	for _, o := range odd {
 		for m := o.mask; m != 0; m &= m - 1 {
-			if s.run[o.at+int32(bits.TrailingZeros16(m))] > k.args.hi {
+			if s.sample[o.at+int32(bits.TrailingZeros16(m))] > k.args.hi {
 				high++
 			}
 		}
