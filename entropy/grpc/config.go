@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/grpc/address"
 	"qr-gateway/entropy/grpc/breaker"
+	"qr-gateway/entropy/regular"
 )
 
 // How a server is called.
@@ -120,6 +120,7 @@ const (
 	maxDraw     = 64 << 20 // bytes of one draw
 	maxInFlight = 1024     // so many requests fit into a stream's send window, so that sending never blocks
 	maxRetries  = 10
+	maxKeyFile  = 64 << 10 // bytes
 )
 
 // Validate says what is wrong. It reads no files.
@@ -190,7 +191,7 @@ func (c *Config) key() (string, error) {
 	if c.APIKeyFile == "" {
 		return string(c.APIKey), goodKey(string(c.APIKey))
 	}
-	text, err := os.ReadFile(c.APIKeyFile)
+	text, err := regular.Read(c.APIKeyFile, maxKeyFile)
 	if err != nil {
 		return "", fmt.Errorf("read api_key_file: %w", err)
 	}

@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
 	"time"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/regular"
 )
 
 // Limits of a calibration.
@@ -140,19 +140,7 @@ const maxCalibrationFile = 32 << 20
 
 // LoadCalibration reads a file written by [Calibration.Save], computes it anew from the sums and checks its hash.
 func LoadCalibration(path string) (*Calibration, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("load calibration: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxCalibrationFile {
-		return nil, fmt.Errorf("load calibration %s: want a regular file of at most %d bytes", path, maxCalibrationFile)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("load calibration: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCalibrationFile))
+	text, err := regular.Read(path, maxCalibrationFile)
 	if err != nil {
 		return nil, fmt.Errorf("load calibration: %w", err)
 	}

@@ -16,11 +16,13 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/regular"
 )
 
 const (
-	maxDraw   = 16 << 20 // bytes of one draw
-	maxPerMin = 100_000
+	maxDraw    = 16 << 20 // bytes of one draw
+	maxPerMin  = 100_000
+	maxKeyFile = 64 << 10 // bytes
 )
 
 // Config says which service to ask and how.
@@ -174,7 +176,7 @@ func (c Config) key() (secret, error) {
 	case c.APIKeyEnv != "":
 		text, from = os.Getenv(c.APIKeyEnv), "environment variable "+c.APIKeyEnv
 	case c.APIKeyFile != "":
-		data, err := os.ReadFile(c.APIKeyFile)
+		data, err := regular.Read(c.APIKeyFile, maxKeyFile)
 		if err != nil {
 			return "", fmt.Errorf("read api_key_file: %w", err)
 		}

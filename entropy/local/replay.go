@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/regular"
 )
 
 // The forms of a recording.
@@ -78,24 +77,11 @@ func OpenReplay(_ context.Context, name string, cfg ReplayConfig) (*Replay, erro
 }
 
 func (r *Replay) open() error {
-	if info, err := os.Stat(r.cfg.Path); err != nil {
-		return err
-	} else if err := regular(r.cfg.Path, info); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(r.cfg.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, info, err := regular.Open(r.cfg.Path)
 	if err != nil {
 		return err
 	}
-	r.file = f
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := regular(r.cfg.Path, info); err != nil { // it may have been put there since
-		return err
-	}
-	r.data, r.size = f, info.Size()
+	r.file, r.data, r.size = f, f, info.Size()
 	if r.cfg.Format == FormatHex {
 		if err := r.loadHex(); err != nil {
 			return err
@@ -134,26 +120,6 @@ func parseHex(text []byte) ([]byte, error) {
 		}
 	}
 	return out, nil
-}
-
-func regular(path string, info fs.FileInfo) error {
-	mode := info.Mode()
-	var what string
-	switch {
-	case mode.IsRegular():
-		return nil
-	case mode.IsDir():
-		what = "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		what = "a named pipe (FIFO)"
-	case mode&fs.ModeDevice != 0:
-		what = "a device (use type device for one)"
-	case mode&fs.ModeSocket != 0:
-		what = "a socket"
-	default:
-		what = "no regular file"
-	}
-	return fmt.Errorf("%s is %s", path, what)
 }
 
 // Draw implements [entropy.Source].

@@ -84,7 +84,7 @@ func TestRefusedRecordings(t *testing.T) {
 		want string
 	}{
 		"directory":   {ReplayConfig{Path: t.TempDir(), Format: FormatRaw}, "is a directory"},
-		"FIFO":        {ReplayConfig{Path: pipe, Format: FormatRaw}, "named pipe"},
+		"FIFO":        {ReplayConfig{Path: pipe, Format: FormatRaw}, "a FIFO"},
 		"/dev/random": {ReplayConfig{Path: "/dev/random", Format: FormatRaw}, "is a device"},
 		"nothing":     {ReplayConfig{Path: good + "x", Format: FormatRaw}, "no such file"},
 		"no path":     {ReplayConfig{Format: FormatRaw}, "path is empty"},

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"qr-gateway/entropy/grpc/address"
 	"qr-gateway/entropy/grpc/certs"
+	"qr-gateway/entropy/regular"
 )
 
 // Config says where and how a source is served.
@@ -41,8 +41,11 @@ func DefaultConfig() Config {
 	return Config{SocketMode: 0o660, APIKeyHeader: "api-key", MaxBytes: 1 << 20, NumberBytes: 20480, Grace: 5 * time.Second}
 }
 
-// maxBytes is what may be allowed for one request.
-const maxBytes = 64 << 20
+// Limits of a configuration, in bytes.
+const (
+	maxBytes   = 64 << 20 // of one request
+	maxKeyFile = 1 << 20
+)
 
 // Validate says what is wrong. It reads no files.
 func (c Config) Validate() error {
@@ -87,7 +90,7 @@ func (c Config) keys() ([]string, error) {
 	if c.APIKeyFile == "" {
 		return keys, nil
 	}
-	text, err := os.ReadFile(c.APIKeyFile)
+	text, err := regular.Read(c.APIKeyFile, maxKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read api_key_file: %w", err)
 	}

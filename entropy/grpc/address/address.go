@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"qr-gateway/entropy/regular"
 )
 
 // maxPath is what a Unix socket's path may be long, without the byte that ends it.
@@ -126,22 +128,7 @@ func (a Address) CheckDial() error {
 	case err != nil:
 		return fmt.Errorf("address %q: %w", a.Text, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("address %q is %s, not a socket", a.Text, describe(info.Mode()))
+		return fmt.Errorf("address %q is %s, not a socket", a.Text, regular.Kind(info.Mode()))
 	}
 	return nil
-}
-
-// describe names a kind of file.
-func describe(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "a directory"
-	case m.IsRegular():
-		return "a regular file"
-	case m&fs.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "no socket (" + m.Type().String() + ")"
 }

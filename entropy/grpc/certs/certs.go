@@ -8,9 +8,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"time"
+
+	"qr-gateway/entropy/regular"
 )
+
+// maxFile bounds what is read of a file, in bytes.
+const maxFile = 4 << 20
 
 // Files are paths of PEM files.
 type Files struct {
@@ -26,7 +30,7 @@ func Client(f Files, serverName string, now time.Time) (*tls.Config, error) {
 	var err error
 	if f.CA != "" {
 		if c.RootCAs, err = pool(f.CA, now); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tls_ca: %w", err)
 		}
 	}
 	if f.Cert != "" || f.Key != "" {
@@ -44,43 +48,41 @@ func Server(f Files, now time.Time) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certs}
 	if f.CA != "" {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
-		c.ClientCAs, err = pool(f.CA, now)
+		if c.ClientCAs, err = pool(f.CA, now); err != nil {
+			return nil, fmt.Errorf("tls_client_ca: %w", err)
+		}
 	}
-	return c, err
+	return c, nil
 }
 
 func pair(f Files, now time.Time) ([]tls.Certificate, error) {
 	if f.Cert == "" || f.Key == "" {
-		return nil, errors.New("a certificate and its key belong together: one of them is not given")
+		return nil, errors.New("tls_cert and tls_key belong together: one of them is not given")
 	}
-	certs, err := read(f.Cert)
+	text, certs, err := read(f.Cert)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tls_cert: %w", err)
 	}
 	if err := inTime(f.Cert, certs[0], now); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tls_cert: %w", err)
 	}
-	key, err := os.ReadFile(f.Key)
+	key, err := regular.Read(f.Key, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
+		return nil, fmt.Errorf("tls_key: read key: %w", err)
 	}
 	if block, _ := pem.Decode(key); block == nil {
-		return nil, fmt.Errorf("key %s is not PEM", f.Key)
-	}
-	text, err := os.ReadFile(f.Cert)
-	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
+		return nil, fmt.Errorf("tls_key: %s is not PEM", f.Key)
 	}
 	c, err := tls.X509KeyPair(text, key)
 	if err != nil {
-		return nil, fmt.Errorf("key %s does not fit certificate %s: %w", f.Key, f.Cert, err)
+		return nil, fmt.Errorf("tls_key: %s does not fit certificate %s: %w", f.Key, f.Cert, err)
 	}
 	return []tls.Certificate{c}, nil
 }
 
 // pool reads certificate authorities.
 func pool(path string, now time.Time) (*x509.CertPool, error) {
-	certs, err := read(path)
+	_, certs, err := read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +99,12 @@ func pool(path string, now time.Time) (*x509.CertPool, error) {
 	return p, nil
 }
 
-// read returns the certificates of a PEM file, at least one.
-func read(path string) ([]*x509.Certificate, error) {
-	rest, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
+// read returns the text of a PEM file and its certificates, at least one.
+func read(path string) (text []byte, certs []*x509.Certificate, err error) {
+	if text, err = regular.Read(path, maxFile); err != nil {
+		return nil, nil, fmt.Errorf("read certificate: %w", err)
 	}
-	var certs []*x509.Certificate
-	for {
+	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
@@ -114,14 +114,14 @@ func read(path string) ([]*x509.Certificate, error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %s is broken: %w", path, err)
+			return nil, nil, fmt.Errorf("certificate %s is broken: %w", path, err)
 		}
 		certs = append(certs, c)
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("certificate %s is not PEM, or has no CERTIFICATE in it", path)
+		return nil, nil, fmt.Errorf("certificate %s is not PEM, or has no CERTIFICATE in it", path)
 	}
-	return certs, nil
+	return text, certs, nil
 }
 
 func inTime(path string, c *x509.Certificate, now time.Time) error {
