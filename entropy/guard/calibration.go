@@ -88,6 +88,14 @@ func NewCalibration(source, device string, when time.Time, n int, sums []uint64)
 	return c, nil
 }
 
+// fits says why the baseline can't be that of a device. One without a name may be any.
+func (c *Calibration) fits(device string) error {
+	if c.Device == "" || device == "" || c.Device == device {
+		return nil
+	}
+	return fmt.Errorf("the baseline (calibration_file) is of device %q, the bytes are of %q", c.Device, device)
+}
+
 // Stable is the split-half check.
 func (c *Calibration) Stable() error {
 	if math.Abs(c.HalvesZ) > 4 {
@@ -175,23 +183,57 @@ func (g *Guard) Calibrate(ctx context.Context, blocks, n int) (*Calibration, err
 	if blocks < MinBlocks || blocks > MaxBlocks || n < 1 || n > MaxBlockBytes {
 		return nil, fmt.Errorf("calibrate entropy source %s: %d blocks of %d bytes, want %d to %d of 1 to %d", g.name, blocks, n, MinBlocks, MaxBlocks, MaxBlockBytes)
 	}
-	sums, device := make([]uint64, blocks), ""
-	buf := make([]byte, n)
-	for i := range sums {
-		b, _, err := g.draw(ctx, buf)
-		if err != nil {
-			return nil, err
-		}
-		sums[i], device = sum(buf), b.Device
-	}
-	c, err := NewCalibration(g.name, device, g.deps.Now(), n, sums)
+	c, err := Measure(ctx, g.name, own{g}, blocks, n)
 	if err != nil {
-		return nil, &entropy.Error{Kind: entropy.KindHealth, Source: g.name, Message: "calibrate", Err: err}
+		return nil, err
 	}
 	if err := c.Stable(); err != nil {
 		return nil, &entropy.Error{Kind: entropy.KindHealth, Source: g.name, Message: "calibrate", Hint: "let the device warm up and measure again", Err: err}
 	}
 	g.baseline.CompareAndSwap(nil, c)
+	return c, nil
+}
+
+// own are the blocks of the source itself, whatever the policy.
+type own struct{ guard *Guard }
+
+// Draw implements [entropy.Source].
+func (o own) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
+	b, _, err := o.guard.draw(ctx, buf)
+	return b, err
+}
+
+// Measure draws the blocks of a calibration of src, which is called name. A block of a second choice, or of another device than the first,
+// says nothing about the source: then there is none.
+func Measure(ctx context.Context, name string, src entropy.Source, blocks, n int) (*Calibration, error) {
+	buf, sums := make([]byte, n), make([]uint64, blocks)
+	var first entropy.Block
+	for i := range sums {
+		b, err := src.Draw(ctx, buf)
+		if err != nil {
+			return nil, fmt.Errorf("calibrate %s: %w", name, err)
+		}
+		if i == 0 {
+			first = b
+		}
+		switch {
+		case b.Fallback:
+			return nil, &entropy.Error{
+				Kind: entropy.KindTransport, Source: name, Message: "it can't be calibrated while " + b.Source + " serves in its place",
+				Hint: "try again when it is back",
+			}
+		case b.Device != first.Device:
+			return nil, &entropy.Error{
+				Kind: entropy.KindProtocol, Source: name, Hint: "set expect_device to one of them",
+				Message: fmt.Sprintf("it can't be calibrated: its bytes are of device %q, and then of %q", first.Device, b.Device),
+			}
+		}
+		sums[i] = sum(buf)
+	}
+	c, err := NewCalibration(name, first.Device, first.Requested, n, sums)
+	if err != nil {
+		return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "calibrate", Err: err}
+	}
 	return c, nil
 }
 

@@ -17,12 +17,20 @@ type drift struct {
 	blocks int
 }
 
-// driftOf flags a byte mean that moves away from the baseline. Nothing acts on it; mu is held.
-func (g *Guard) driftOf(buf []byte) entropy.Flags {
+// againstBaseline compares the source's own bytes with its baseline; mu is held.
+func (g *Guard) againstBaseline(buf []byte, b *entropy.Block) entropy.Flags {
 	c := g.baseline.Load()
-	if c == nil || len(buf) == 0 {
+	switch {
+	case c == nil || len(buf) == 0:
 		return 0
+	case c.fits(b.Device) != nil:
+		return entropy.FlagOtherDevice
 	}
+	return g.driftOf(c, buf)
+}
+
+// driftOf flags a byte mean that moves away from the baseline. Nothing acts on it; mu is held.
+func (g *Guard) driftOf(c *Calibration, buf []byte) entropy.Flags {
 	n := float64(len(buf))
 	z := (float64(sum(buf))/n - c.Mean) / (c.Std / math.Sqrt(n))
 	g.drift.mean += driftWeight * (z - g.drift.mean)

@@ -34,6 +34,9 @@ func (g *Guard) judge(asked time.Time, m *health.Monitor, buf []byte, b *entropy
 		return ReasonLength, err
 	}
 	b.Flags |= g.flagsOfRecord(asked, len(buf), b)
+	if !b.Fallback {
+		b.Flags |= g.againstBaseline(buf, b)
+	}
 	what := ""
 	if g.cfg.Health {
 		r := m.Test(buf)
@@ -42,7 +45,6 @@ func (g *Guard) judge(asked time.Time, m *health.Monitor, buf []byte, b *entropy
 			what = m.Describe(r)
 		}
 	}
-	b.Flags |= g.driftOf(buf)
 	g.counts.flag(b.Flags)
 	g.last = seen{b.Source, b.ServerTime, b.Arrived}
 	reason := reasonOfFlags(b.Flags)
@@ -64,8 +66,11 @@ func (g *Guard) verdict(reason Reason, what string, asked time.Time, b *entropy.
 		err.Hint = "the bytes are discarded and the source is kept out until a start-up test passes"
 	}
 	switch {
-	case reason == ReasonOtherDevice:
+	case reason == ReasonOtherDevice && g.unexpected(b):
 		err.Message = fmt.Sprintf("the bytes are of device %q, expect_device is %q", b.Device, g.cfg.ExpectDevice)
+	case reason == ReasonOtherDevice:
+		err.Message = "the bytes don't fit the baseline"
+		err.Err = g.baseline.Load().fits(b.Device)
 	case reason == ReasonTimeOrder:
 		err.Message = fmt.Sprintf("the times are out of order: asked at %s, made at %s", asked.Format(time.RFC3339Nano), b.ServerTime.Format(time.RFC3339Nano))
 	case reason == ReasonTooFast:
@@ -78,7 +83,7 @@ func (g *Guard) verdict(reason Reason, what string, asked time.Time, b *entropy.
 // flagsOfRecord checks what is said about the bytes; mu is held.
 func (g *Guard) flagsOfRecord(asked time.Time, n int, b *entropy.Block) entropy.Flags {
 	var f entropy.Flags
-	if g.cfg.ExpectDevice != "" && b.Device != g.cfg.ExpectDevice {
+	if g.unexpected(b) {
 		f |= entropy.FlagOtherDevice
 	}
 	if g.outOfOrder(asked, b) {
@@ -90,9 +95,13 @@ func (g *Guard) flagsOfRecord(asked time.Time, n int, b *entropy.Block) entropy.
 	return f
 }
 
+func (g *Guard) unexpected(b *entropy.Block) bool {
+	return g.cfg.ExpectDevice != "" && b.Device != g.cfg.ExpectDevice
+}
+
 func (g *Guard) outOfOrder(asked time.Time, b *entropy.Block) bool {
 	skew := g.cfg.ClockSkew
-	if b.Arrived.Before(b.Requested) || !b.Pipelined && b.Requested.Before(asked.Add(-skew)) {
+	if b.Arrived.Before(b.Requested) || b.Requested.Before(asked.Add(-skew)) {
 		return true
 	}
 	if b.ServerTime.IsZero() {

@@ -43,7 +43,7 @@ type numberer struct {
 }
 
 // Number implements [entropy.Numberer]. Under the policy fallback a number that fails is made here, from bytes of the fallback, as the
-// normal CDF of the z-score of their mean against uniform bytes; its block has Fallback set.
+// normal CDF of the z-score of their mean against the baseline of that source, else uniform bytes; its block has Fallback set.
 func (n numberer) Number(ctx context.Context, req entropy.NumberRequest) (entropy.Number, error) {
 	g := n.guard
 	out, reason, err := n.number(ctx, req)
@@ -125,9 +125,24 @@ func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, reason
 	}
 	g.counts.fallbacks[reason].Add(1)
 	b.Bytes, b.Fallback = nil, true
-	z := (float64(sum(buf))/float64(size) - uniformMean) / (uniformStd / math.Sqrt(float64(size)))
+	mean, std := g.secondBaseline(b.Source)
+	z := (float64(sum(buf))/float64(size) - mean) / (std / math.Sqrt(float64(size)))
 	u := min(max(0.5*math.Erfc(-z/math.Sqrt2), 1e-10), 1-1e-10)
 	return entropy.Number{Block: b, U: u, Z: z, SourceID: b.Source, Bytes: size, Integrator: "zscore_mean"}, nil
+}
+
+// secondBaseline is the mean and the standard deviation of a byte of the second source, if it is the one that served, as it was calibrated.
+func (g *Guard) secondBaseline(served string) (mean, std float64) {
+	second, ok := g.deps.Fallback.(interface {
+		Name() string
+		Calibration() *Calibration
+	})
+	if ok && second.Name() == served {
+		if c := second.Calibration(); c != nil {
+			return c.Mean, c.Std
+		}
+	}
+	return uniformMean, uniformStd
 }
 
 type begins struct {
@@ -144,8 +159,9 @@ func (a begins) Begin(n int, nonce uint64) entropy.Ticket {
 	if out || g.closed.Load() {
 		return nil
 	}
+	asked := g.deps.Now()
 	if t := a.src.Begin(n, nonce); t != nil {
-		return ticket{g, t, g.deps.Now()}
+		return ticket{g, t, asked}
 	}
 	return nil
 }

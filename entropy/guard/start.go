@@ -15,7 +15,7 @@ import (
 func (g *Guard) Start(ctx context.Context) error {
 	caps, err := g.Probe(ctx)
 	if err == nil {
-		err = g.fits(caps)
+		err = g.fits(caps.Device)
 	}
 	if err == nil {
 		err = g.Recheck(ctx)
@@ -27,15 +27,15 @@ func (g *Guard) Start(ctx context.Context) error {
 }
 
 // fits refuses a baseline of another device.
-func (g *Guard) fits(caps entropy.Capabilities) error {
+func (g *Guard) fits(device string) error {
 	c := g.baseline.Load()
-	if c == nil || c.Device == "" || caps.Device == "" || c.Device == caps.Device {
+	if c == nil {
 		return nil
 	}
-	return &entropy.Error{
-		Kind: entropy.KindConfig, Source: g.name, Message: fmt.Sprintf("calibration_file is of device %q, the source's is %q", c.Device, caps.Device),
-		Hint: "connect that device or measure this one",
+	if err := c.fits(device); err != nil {
+		return &entropy.Error{Kind: entropy.KindConfig, Source: g.name, Message: "use baseline", Err: err, Hint: "connect that device or measure this one"}
 	}
+	return nil
 }
 
 // Baseline measures the baseline where calibration_blocks asks for one. A source that can't be measured is not to be used: without its
@@ -128,6 +128,9 @@ func (g *Guard) startUpPart(ctx context.Context, m *health.Monitor, part []byte)
 	b, err := g.src.Draw(ctx, part)
 	if err == nil {
 		g.counts.discard(len(part))
+		if err := g.fits(b.Device); err != nil && !b.Fallback {
+			return ReasonOtherDevice, err
+		}
 		return g.startUpJudge(asked, m, part, &b)
 	}
 	if ctx.Err() != nil {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/guard"
 )
 
-// maxBaseline is how many bytes of a source a calibration that a request asks for may take.
-const maxBaseline = 256 << 20
+// Limits of what requests may ask for: each chooses how many blocks of which size.
+const (
+	maxBaseline = 256 << 20 // bytes of a source that one calibration takes
+	maxMade     = 256       // calibrations that are kept
+)
 
 // Baselines are the calibrations that requests have asked for: each source is measured once for each size, and what was measured is kept. The
 // zero value is ready for use, by many at once.
@@ -22,8 +25,9 @@ type Baselines struct {
 
 // baseline is one calibration, made or in the making.
 type baseline struct {
-	turn chan struct{} // one slot: held by who measures, or has a look
-	done *guard.Calibration
+	turn  chan struct{} // one slot: held by who measures, or has a look
+	done  atomic.Pointer[guard.Calibration]
+	users int // guarded by the mutex of Baselines
 }
 
 // Of returns the calibration of src, called name, and makes it where it has not been made. Those that ask at the same time wait for the one
@@ -35,59 +39,58 @@ func (b *Baselines) Of(ctx context.Context, name string, src entropy.Source, ask
 			Message: fmt.Sprintf("a calibration of %d blocks of %d bytes was asked for; it takes up to %d bytes in all", ask.Count, ask.Bytes, maxBaseline),
 		}
 	}
-	m := b.find(question{name, ask})
+	q := question{name, ask}
+	m, err := b.enter(q)
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave(q, m)
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if m.done != nil {
-		return m.done, nil
+	if c := m.done.Load(); c != nil {
+		return c, nil
 	}
-	c, err := measure(ctx, name, src, ask)
+	c, err := guard.Measure(ctx, name, src, ask.Count, ask.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	m.done = c
+	m.done.Store(c)
 	return c, nil
 }
 
-func (b *Baselines) find(q question) *baseline {
+// enter finds the calibration that q asks for, or makes room for it.
+func (b *Baselines) enter(q question) (*baseline, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.made == nil {
 		b.made = map[question]*baseline{}
 	}
-	if b.made[q] == nil {
-		b.made[q] = &baseline{turn: make(chan struct{}, 1)}
+	m := b.made[q]
+	switch {
+	case m != nil:
+	case len(b.made) >= maxMade:
+		return nil, &entropy.Error{
+			Kind: entropy.KindConfig, Source: q.source, Hint: "ask for a size and number that was measured before; a restart forgets them all",
+			Message: fmt.Sprintf("%d calibrations of different sizes were asked for, and no more are kept", maxMade),
+		}
+	default:
+		m = &baseline{turn: make(chan struct{}, 1)}
+		b.made[q] = m
 	}
-	return b.made[q]
+	m.users++
+	return m, nil
 }
 
-// measure draws the blocks. A block of a second choice says nothing about the source.
-func measure(ctx context.Context, name string, src entropy.Source, ask Blocks) (*guard.Calibration, error) {
-	buf, sums, device := make([]byte, ask.Bytes), make([]uint64, 0, ask.Count), ""
-	for range ask.Count {
-		b, err := src.Draw(ctx, buf)
-		if err != nil {
-			return nil, fmt.Errorf("calibrate %s: %w", name, err)
-		}
-		if b.Fallback {
-			return nil, &entropy.Error{
-				Kind: entropy.KindTransport, Source: name, Message: "it can't be calibrated while " + b.Source + " serves in its place",
-				Hint: "try again when it is back",
-			}
-		}
-		var sum uint64
-		for _, v := range buf {
-			sum += uint64(v)
-		}
-		sums, device = append(sums, sum), b.Device
+// leave ends a use. One that was not made, and that nobody waits for, is forgotten.
+func (b *Baselines) leave(q question, m *baseline) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.users--
+	if m.users == 0 && m.done.Load() == nil {
+		delete(b.made, q)
 	}
-	c, err := guard.NewCalibration(name, device, time.Now(), ask.Bytes, sums)
-	if err != nil {
-		return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "calibrate source", Err: err}
-	}
-	return c, nil
 }

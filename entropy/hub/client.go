@@ -271,6 +271,9 @@ func (c *Client) Describe(ctx context.Context, source string, ask Blocks) (Descr
 		return Description{}, &entropy.Error{Kind: entropy.KindProtocol, Source: source, Message: "describe source", Err: err}
 	}
 	c.mu.Lock()
+	if len(c.described) >= maxMade {
+		clear(c.described) // the gateway says the same again
+	}
 	c.described[q] = d
 	c.mu.Unlock()
 	return d, nil
