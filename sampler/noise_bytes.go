@@ -243,6 +243,7 @@ func (a *ahead) drop() {
 type secondChoice struct {
 	kind    amplify.Kind
 	epsilon float64
+	bytes   int // of a block
 	src     ByteSource
 	known   []calibratedAmp // few: one for each source that ever served
 }
@@ -267,6 +268,7 @@ func (s *secondChoice) choose(source string) (*calibratedAmp, error) {
 		c.calibration = cal.Calibration(source)
 	}
 	cfg := amplifierConfig(s.epsilon, c.calibration)
+	cfg.BlockBytes = s.bytes
 	var err error
 	if c.amp, err = s.kind.New(cfg); err != nil {
 		c.name = amplify.Name

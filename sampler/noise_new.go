@@ -63,7 +63,7 @@ func newByteNoise(p *Params, kind amplify.Kind, src ByteSource, cal *amplify.Cal
 		}
 	}
 	n := NewEntropyNoise(ec, src, amp)
-	n.second = &secondChoice{kind: kind, epsilon: p.ClampEpsilon, src: src}
+	n.second = &secondChoice{kind: kind, epsilon: p.ClampEpsilon, bytes: p.SampleCount, src: src}
 	return n, nil
 }
 

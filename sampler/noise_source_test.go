@@ -163,6 +163,10 @@ func TestTotal(t *testing.T) {
 // TestSecondChoice: bytes of another source are judged by what is known of that one, which is asked once.
 func TestSecondChoice(t *testing.T) {
 	mean := 100.0
+	short, err := amplify.Calibrate(500, []float64{138, 139, 141, 142})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		amplifier, want string
 		known           *amplify.Calibration
@@ -171,6 +175,7 @@ func TestSecondChoice(t *testing.T) {
 		"measured":     {"zscore_mean", "zscore_mean", around(t, 140), 0},
 		"not measured": {"zscore_mean", "zscore_mean", nil, (140 - amplify.ByteMean) / (amplify.ByteStd / math.Sqrt(1000))},
 		"ecdf":         {"ecdf", "ecdf", around(t, 140), 0},
+		"other blocks": {"ecdf", "zscore_mean", short, 0},
 		"no ecdf":      {"ecdf", "zscore_mean", nil, (140 - amplify.ByteMean) / (amplify.ByteStd / math.Sqrt(1000))},
 	} {
 		r := &rig{value: 140, known: map[string]*amplify.Calibration{"second": c.known}}

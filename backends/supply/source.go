@@ -7,21 +7,26 @@ import (
 	"qr-gateway/entropy/guard"
 	"qr-gateway/entropy/hub"
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/amplify"
 )
 
-// Source is an entropy source in the sampler's language.
-type Source struct{ from entropy.Source }
+// Source is an entropy source in the sampler's language. It belongs to one request, and so to one goroutine.
+type Source struct {
+	from   entropy.Source
+	supply *Supply                         // knows the sources that may serve in its place; nil: none may
+	second map[string]*amplify.Calibration // of those that did; nil where nothing was measured
+}
 
 // adapt gives a source of the hub's the powers that the source behind it has.
-func adapt(src *hub.Source, d hub.Description) sampler.ByteSource {
-	s := &Source{from: src}
+func adapt(src *hub.Source, d hub.Description, supply *Supply) sampler.ByteSource {
+	s := &Source{from: src, supply: supply}
 	switch {
 	case d.Can.Number && d.Ahead:
 		return struct {
 			*Source
 			numbers
 			ahead
-		}{s, numbers{src, d.Policy}, ahead{src}}
+		}{s, numbers{src, d.Policy}, ahead{src, s}}
 	case d.Can.Number:
 		return struct {
 			*Source
@@ -31,7 +36,7 @@ func adapt(src *hub.Source, d hub.Description) sampler.ByteSource {
 		return struct {
 			*Source
 			ahead
-		}{s, ahead{src}}
+		}{s, ahead{src, s}}
 	}
 	return s
 }
@@ -39,8 +44,29 @@ func adapt(src *hub.Source, d hub.Description) sampler.ByteSource {
 // Fill implements [sampler.ByteSource].
 func (s *Source) Fill(ctx context.Context, buf []byte) (sampler.Block, error) {
 	b, err := s.from.Draw(ctx, buf)
-	return block(&b), err
+	return s.took(ctx, &b, err)
 }
+
+// took describes the block of a draw. What was measured of a second choice is asked for before its first bytes are used.
+func (s *Source) took(ctx context.Context, b *entropy.Block, err error) (sampler.Block, error) {
+	if err != nil {
+		return sampler.Block{}, err
+	}
+	if _, known := s.second[b.Source]; b.Fallback && !known && s.supply != nil {
+		c, err := s.supply.baseline(ctx, b.Source)
+		if err != nil {
+			return sampler.Block{}, err
+		}
+		if s.second == nil {
+			s.second = map[string]*amplify.Calibration{}
+		}
+		s.second[b.Source] = c
+	}
+	return block(b), nil
+}
+
+// Calibration implements [sampler.Calibrated].
+func (s *Source) Calibration(source string) *amplify.Calibration { return s.second[source] }
 
 // block describes b without its bytes.
 func block(b *entropy.Block) sampler.Block {
@@ -106,20 +132,26 @@ func (noNumberError) Is(target error) bool { return target == sampler.ErrNoNumbe
 func (n noNumberError) Unwrap() error { return n.error }
 
 // ahead is the power of a source that can be asked before the logits exist.
-type ahead struct{ from entropy.Ahead }
+type ahead struct {
+	from entropy.Ahead
+	of   *Source
+}
 
 // Begin implements [sampler.AheadSource].
 func (a ahead) Begin(n int, nonce uint64) sampler.Ticket {
 	if t := a.from.Begin(n, nonce); t != nil {
-		return ticket{t}
+		return ticket{t, a.of}
 	}
 	return nil
 }
 
-type ticket struct{ entropy.Ticket }
+type ticket struct {
+	entropy.Ticket
+	of *Source
+}
 
 // Redeem implements [sampler.Ticket].
 func (t ticket) Redeem(ctx context.Context, buf []byte) (sampler.Block, error) {
 	b, err := t.Ticket.Redeem(ctx, buf)
-	return block(&b), err
+	return t.of.took(ctx, &b, err)
 }

@@ -24,13 +24,13 @@ type Supply struct {
 	hub    *hub.Client // nil: there is the operating system's generator alone
 	made   hub.Baselines
 
-	mu   sync.Mutex // guards used
-	used map[*guard.Calibration]*amplify.Calibration
+	mu   sync.Mutex                      // guards used
+	used map[string]*amplify.Calibration // by the hash of what was measured
 }
 
 // New returns the supply of a process that reaches the gateway's sources by client, which may be nil.
 func New(client *hub.Client) *Supply {
-	return &Supply{system: local.NewSystem(), hub: client, used: map[*guard.Calibration]*amplify.Calibration{}}
+	return &Supply{system: local.NewSystem(), hub: client, used: map[string]*amplify.Calibration{}}
 }
 
 // Opened is a source as one request uses it.
@@ -60,9 +60,21 @@ func (s *Supply) Open(ctx context.Context, name string, ask hub.Blocks) (Opened,
 	if err != nil {
 		return Opened{}, err
 	}
-	o := Opened{Source: adapt(src, d), Name: name, Policy: d.Policy}
+	o := Opened{Source: adapt(src, d, s), Name: name, Policy: d.Policy}
 	o.Calibration, err = s.calibration(name, d.Calibration)
 	return o, err
+}
+
+// baseline is the frozen one of a source that serves in another's place. Nothing is measured for it; nil: there is none.
+func (s *Supply) baseline(ctx context.Context, name string) (*amplify.Calibration, error) {
+	d, err := s.hub.Describe(ctx, name, hub.Blocks{})
+	if entropy.KindOf(err) == entropy.KindConfig {
+		return nil, nil // it has no name of its own in the configuration
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.calibration(name, d.Calibration)
 }
 
 func (s *Supply) openSystem(ctx context.Context, ask hub.Blocks) (Opened, error) {
@@ -85,7 +97,7 @@ func (s *Supply) calibration(name string, c *guard.Calibration) (*amplify.Calibr
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if out, ok := s.used[c]; ok {
+	if out, ok := s.used[c.Hash]; ok {
 		return out, nil
 	}
 	means := make([]float64, len(c.Sums))
@@ -96,7 +108,7 @@ func (s *Supply) calibration(name string, c *guard.Calibration) (*amplify.Calibr
 	if err != nil {
 		return nil, &entropy.Error{Kind: entropy.KindConfig, Source: name, Message: "use calibration", Err: err}
 	}
-	s.used[c] = out
+	s.used[c.Hash] = out
 	return out, nil
 }
 

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type provider struct {
 	sources map[string]entropy.Source
 	policy  string
+	frozen  map[string]*guard.Calibration
 	made    hub.Baselines
 }
 
@@ -34,7 +35,7 @@ func (p *provider) Source(name string) (entropy.Source, bool) {
 }
 
 func (p *provider) Describe(ctx context.Context, name string, ask hub.Blocks) (hub.Description, error) {
-	d := hub.Description{Type: "test", Policy: p.policy}
+	d := hub.Description{Type: "test", Policy: p.policy, Calibration: p.frozen[name]}
 	_, d.Can.Number = p.sources[name].(entropy.Numberer)
 	if ask.Count == 0 {
 		return d, nil
@@ -217,6 +218,43 @@ func TestCalibrationIsTheSourcesOwn(t *testing.T) {
 	}
 	if _, err := s.Open(t.Context(), "none", hub.Blocks{}); entropy.KindOf(err) != entropy.KindConfig {
 		t.Errorf("unknown: %v", err)
+	}
+}
+
+// Bytes of a second choice are taken to be what was measured of that very source.
+func TestCalibrationOfASecondChoice(t *testing.T) {
+	sums := make([]uint64, 64)
+	for i := range sums {
+		sums[i] = uint64(180*1000 + i%5*100)
+	}
+	raw, err := guard.NewCalibration("raw", "", time.Unix(1, 0), 1000, sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &told{block: entropy.Block{Source: "raw", Fallback: true}}
+	s := lend(t, &provider{
+		policy: "fallback", frozen: map[string]*guard.Calibration{"raw": raw},
+		sources: map[string]entropy.Source{"q": first, "raw": local.NewSystem()},
+	})
+	o, err := s.Open(t.Context(), "q", hub.Blocks{})
+	if err != nil || o.Calibration != nil {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	fill := func() *amplify.Calibration {
+		if _, err := o.Source.Fill(t.Context(), make([]byte, 8)); err != nil {
+			t.Fatal(err)
+		}
+		return o.Source.(sampler.Calibrated).Calibration(first.block.Source)
+	}
+	if c := fill(); c == nil || c.Mean < 179 || c.Mean > 181 {
+		t.Errorf("a calibrated one: %+v", c)
+	}
+	if _, err := o.Source.(sampler.AheadSource).Begin(8, 3).Redeem(t.Context(), make([]byte, 8)); err != nil {
+		t.Error(err)
+	}
+	first.block.Source = "system"
+	if c := fill(); c != nil {
+		t.Errorf("one that is not: %+v", c)
 	}
 }
 
