@@ -335,3 +335,20 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestBaselineOfComposition: what serves while all is well is the first member, so its baseline is the composition's.
+func TestBaselineOfComposition(t *testing.T) {
+	s, err := Open(t.Context(), []Spec{
+		{Name: "raw", Type: "mock_biased", Options: map[string]any{"calibration_blocks": 16, "shift": 20, "claimed_entropy": 4}},
+		{Name: "both", Type: "fallback", Options: map[string]any{"sources": "raw,system"}},
+	}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	raw, _ := s.Guard("raw")
+	both, _ := s.Guard("both")
+	if c := both.Calibration(); c == nil || c != raw.Calibration() || both.State().Calibration != c.Hash {
+		t.Errorf("%+v", c)
+	}
+}

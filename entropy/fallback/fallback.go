@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/guard"
 )
 
 // MaxSources is how many may stand in a row.
@@ -72,6 +73,14 @@ func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 		Kind: entropy.KindOf(causes[0]), Source: s.name, Message: "every source of the list failed",
 		Hint: "end the list with a source that needs no network or device, such as system", Err: errors.Join(causes...),
 	}
+}
+
+// Calibration implements [guard.Calibrated]: that of the first member, which is no second choice.
+func (s *Source) Calibration() *guard.Calibration {
+	if c, ok := s.members[0].(guard.Calibrated); ok {
+		return c.Calibration()
+	}
+	return nil
 }
 
 // Probe implements [entropy.Prober]: what the first member that can be probed is.

@@ -174,8 +174,19 @@ func parseCalibration(text []byte) (*Calibration, error) {
 	return c, c.Stable()
 }
 
+// Calibrated is a source that has a baseline, or nil: one behind a guard, or one that is made of such.
+type Calibrated interface{ Calibration() *Calibration }
+
 // Calibration is the source's baseline, or nil.
-func (g *Guard) Calibration() *Calibration { return g.baseline.Load() }
+func (g *Guard) Calibration() *Calibration {
+	if c := g.baseline.Load(); c != nil {
+		return c
+	}
+	if c, ok := g.src.(Calibrated); ok {
+		return c.Calibration()
+	}
+	return nil
+}
 
 // Calibrate measures blocks of n bytes and makes them the baseline unless there is one already: a baseline is never replaced while the
 // source is open. It is for the start and for operators; a request never waits for it.

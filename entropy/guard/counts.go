@@ -123,7 +123,7 @@ func (g *Guard) State() State {
 	if caps := g.caps.Load(); caps != nil {
 		s.Device, s.Class = caps.Device, caps.Class
 	}
-	if b := g.baseline.Load(); b != nil {
+	if b := g.Calibration(); b != nil {
 		s.Calibration = b.Hash
 	}
 	c.mu.Lock()

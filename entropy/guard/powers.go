@@ -134,8 +134,8 @@ func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, reason
 // secondBaseline is the mean and the standard deviation of a byte of the second source, if it is the one that served, as it was calibrated.
 func (g *Guard) secondBaseline(served string) (mean, std float64) {
 	second, ok := g.deps.Fallback.(interface {
+		Calibrated
 		Name() string
-		Calibration() *Calibration
 	})
 	if ok && second.Name() == served {
 		if c := second.Calibration(); c != nil {
