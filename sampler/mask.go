@@ -11,9 +11,10 @@ type Mask struct {
 	ids []int32 // ascending, each once
 }
 
-// NewMask makes the set of ids. It keeps no reference to the slice.
+// NewMask makes the set of ids. An id below 0 is no token, as models without one of their special tokens give it, and is left out. It keeps no
+// reference to the slice.
 func NewMask(ids ...int32) *Mask {
-	s := slices.Clone(ids)
+	s := slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return id < 0 })
 	slices.Sort(s)
 	return &Mask{ids: slices.Compact(s)}
 }

@@ -3,6 +3,7 @@ package sampler_test
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"qr-gateway/sampler"
@@ -26,8 +27,8 @@ func TestPublishedValuesFit(t *testing.T) {
 		"no_such_strategy": "an unknown inner strategy is refused, where the published one takes fixed",
 		"coherence_gate":   "so is the gate itself",
 	}
-	all := append(published.Cases, published.Degenerate...)
-	for _, c := range append(all, struct{ Params map[string]any }{published.Defaults}) {
+	defaults := []struct{ Params map[string]any }{{published.Defaults}}
+	for _, c := range slices.Concat(published.Cases, published.Degenerate, defaults) {
 		for name, value := range c.Params {
 			p := sampler.Defaults()
 			if err := p.Set("qr_"+name, value); (err != nil) != (no[value] != "") {

@@ -263,3 +263,14 @@ func TestLargeTopK(t *testing.T) {
 		}
 	}
 }
+
+func TestMaskLeavesOutWhatIsNoToken(t *testing.T) {
+	m := sampler.NewMask(-1, 2, -7, 2)
+	if m.Len() != 1 || !m.Has(2) {
+		t.Errorf("the set is %v, want 2 alone", m.IDs())
+	}
+	row := []float64{0, 0, 9}
+	if d, err := sampler.NewExact(3).Choose(row, m, sampler.Cut{TopP: 1}, 0.5); err != nil || d.Token != 0 {
+		t.Errorf("chose %+v, %v; want token 0: 2 is banned", d, err)
+	}
+}

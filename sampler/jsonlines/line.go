@@ -129,6 +129,11 @@ func (l *Line) check() error {
 	case l.Stream != "" && len(l.History) > 0:
 		return errors.New("stream and history are given together; a stream has its history in the lines before")
 	}
+	for i, id := range l.Banned {
+		if id < 0 || int(id) >= len(l.Logits) {
+			return fmt.Errorf("banned[%d] is %d; the vocabulary has 0 to %d", i, id, len(l.Logits)-1)
+		}
+	}
 	return nil
 }
 

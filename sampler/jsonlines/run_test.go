@@ -130,6 +130,7 @@ func TestBadLines(t *testing.T) {
 		`{"logits": [1, 2], "u": 0.5, "extra": 1}`:                                                 "extra",
 		`{"logits": [1, 2], "u": 0.5, "history": [{"logits": [1, 2], "token": 2}]}`:                "history[0]: token is 2",
 		`{"logits": [1, 2], "u": 0.5, "stream": "s", "history": [{"logits": [1, 2], "token": 1}]}`: "stream and history",
+		`{"logits": [1, 2], "u": 0.5, "banned": [-1]}`:                                             "banned[0] is -1",
 		`nonsense`:                        "read line",
 		`{"logits": [1, 2], "u": 0.5} {}`: "text follows",
 	}
