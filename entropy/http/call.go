@@ -94,6 +94,8 @@ func (s *Source) judge(res reply) error {
 	switch {
 	case res.header.Get("Content-Encoding") != "":
 		return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s is packed as %.40q, which was not asked for", s.host, res.header.Get("Content-Encoding")))
+	case res.header.Get("Age") != "" && res.header.Get("Age") != "0":
+		return s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s comes from a cache on the way: its age is %.20q", s.host, res.header.Get("Age")))
 	case s.wanted(kind, err):
 		return nil
 	case s.api.textQuota && !json.Valid(body): // so it throttles, without a Retry-After

@@ -57,7 +57,7 @@ func Open(_ context.Context, name string, cfg Config) (*Source, error) {
 		return nil, fail(err)
 	}
 	u, _ := url.Parse(fill(cfg.URL, 1, 1)) // was checked
-	s := &Source{cfg: cfg, name: name, api: a, host: u.Host, key: key, client: client, header: stdhttp.Header{"User-Agent": {"qr-gateway"}}}
+	s := &Source{cfg: cfg, name: name, api: a, host: u.Host, key: key, client: client, header: stdhttp.Header{"User-Agent": {"qr-gateway"}, "Cache-Control": {"no-store"}}}
 	if key != "" {
 		s.header.Set(cmp.Or(cfg.APIKeyHeader, a.header), cfg.APIKeyPrefix+string(key))
 	}

@@ -442,3 +442,23 @@ func TestKeyStaysSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestCachedAnswersAreRefused: what a cache on the way hands out was handed out before, or may be again.
+func TestCachedAnswersAreRefused(t *testing.T) {
+	for age, ok := range map[string]bool{"": true, "0": true, "1": false, "86400": false, "old": false} {
+		s := start(t, services()["quantis"].cfg, func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
+			if r.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("caches on the way are told %q", r.Header.Get("Cache-Control"))
+			}
+			if age != "" {
+				w.Header().Set("Age", age)
+			}
+			gives(200, octets, "0123456789abcdef")(w, r)
+		})
+		if ok {
+			draw(t, s, 16)
+		} else if err := drawError(t, s); entropy.KindOf(err) != entropy.KindProtocol || !strings.Contains(err.Error(), "cache") {
+			t.Errorf("age %q: %v", age, err)
+		}
+	}
+}

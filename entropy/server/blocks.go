@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -91,17 +92,21 @@ func (s *Server) block(ctx context.Context, req *entropypb.EntropyRequest) (*ent
 	if err != nil {
 		return nil, err
 	}
-	made := got.ServerTime
-	if made.IsZero() {
-		made = got.Arrived
-	}
 	device := s.cfg.Device
 	if device == "" {
 		device = got.Device
 	}
 	return &entropypb.EntropyResponse{
-		Data: got.Bytes, SequenceId: req.GetSequenceId(), GenerationTimestampNs: made.UnixNano(), DeviceId: validText(device),
+		Data: got.Bytes, SequenceId: req.GetSequenceId(), GenerationTimestampNs: madeAt(&got).UnixNano(), DeviceId: validText(device),
 	}, nil
+}
+
+// madeAt is when bytes were made, as far as their source can tell.
+func madeAt(b *entropy.Block) time.Time {
+	if b.ServerTime.IsZero() {
+		return b.Arrived
+	}
+	return b.ServerTime
 }
 
 // draw asks the source and makes a status of what it says.
@@ -110,6 +115,9 @@ func (s *Server) draw(ctx context.Context, n int) (entropy.Block, error) {
 	b, err := s.deps.Source.Draw(ctx, buf)
 	if ctx.Err() == nil {
 		s.outage.note(err)
+	}
+	if b.Arrived.IsZero() { // a source that keeps no time
+		b.Arrived = s.deps.Now()
 	}
 	switch {
 	case err == nil && b.Fallback: // the protocol has no way to say so
@@ -203,7 +211,7 @@ func (s *Server) number(ctx context.Context, req *entropypb.DrawRequest) (*entro
 		id = validText(b.Source)
 	}
 	return &entropypb.DrawResponse{
-		U: u, Z: z, SequenceId: req.GetSequenceId(), GenerationTimestampNs: uint64(s.deps.Now().UnixNano()), SourceId: id,
+		U: u, Z: z, SequenceId: req.GetSequenceId(), GenerationTimestampNs: uint64(madeAt(&b).UnixNano()), SourceId: id,
 		PurityLabel: string(b.Class), IntegratedBytes: uint32(n), Integrator: "zscore_mean",
 	}, nil
 }

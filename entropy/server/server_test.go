@@ -401,3 +401,23 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Error("a server without a source is made")
 	}
 }
+
+// TestNumbersSayWhenTheirBytesWereMade: a server that passes on the bytes of another must not make them look newer.
+func TestNumbersSayWhenTheirBytesWereMade(t *testing.T) {
+	made := time.Unix(1_600_000_000, 5)
+	timeless := &fixed{t: t, draw: func(_ context.Context, buf []byte) (entropy.Block, error) {
+		return entropy.Block{Bytes: buf, Source: "fixed"}, nil
+	}}
+	b, err := get(t, dial(t, start(t, timeless, nil).Addrs()[0]), 8)
+	if at := time.Unix(0, b.GetGenerationTimestampNs()); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("a source that keeps no time: %v, %v", at, err)
+	}
+	src := &fixed{t: t, draw: func(_ context.Context, buf []byte) (entropy.Block, error) {
+		return entropy.Block{Bytes: buf, Source: "fixed", Requested: time.Now(), Arrived: time.Now(), ServerTime: made}, nil
+	}}
+	cc := dial(t, start(t, src, nil).Addrs()[0])
+	d, err := entropypb.NewPurityServiceClient(cc).GetDraw(t.Context(), &entropypb.DrawRequest{})
+	if err != nil || d.GetGenerationTimestampNs() != uint64(made.UnixNano()) {
+		t.Errorf("got %v, %v, want %d", d, err, made.UnixNano())
+	}
+}
