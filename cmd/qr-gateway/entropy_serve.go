@@ -16,6 +16,7 @@ import (
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/catalog"
 	entropygrpc "qr-gateway/entropy/grpc"
+	"qr-gateway/entropy/guard"
 	entropyserver "qr-gateway/entropy/server"
 	"qr-gateway/gateway/observe"
 )
@@ -119,7 +120,8 @@ type ownedSource struct {
 // Close implements io.Closer.
 func (s ownedSource) Close() error { return s.set.Close() }
 
-// openServed opens the source of a flag. The protocol can't say that bytes came from a second choice, so there is none.
+// openServed opens the source of a flag. The protocol can't say that bytes came from a second choice, so there is none, nor what was found
+// about them.
 func openServed(ctx context.Context, text string, log *slog.Logger) (ownedSource, error) {
 	spec, err := parseSource(text)
 	if err != nil {
@@ -127,6 +129,9 @@ func openServed(ctx context.Context, text string, log *slog.Logger) (ownedSource
 	}
 	if spec.Policy == "fallback" || spec.Type == "fallback" {
 		return ownedSource{}, fmt.Errorf("--source %q: a server can't tell its callers that bytes came from a second choice; set the policy where they are used", text)
+	}
+	if spec.Policy == string(guard.Observe) {
+		return ownedSource{}, fmt.Errorf("--source %q: a server can't tell its callers what was found about the bytes; set policy=observe where they are used, and here health=false to hand them out untested", text)
 	}
 	set, err := catalog.Open(ctx, []catalog.Spec{spec}, catalog.Deps{Requests: entropygrpc.NewLogObserver(log, nil)})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"qr-gateway/configs/presets"
 	"qr-gateway/sampler"
 	"qr-gateway/sampler/jsonlines"
 )
@@ -32,7 +33,11 @@ func newSample() *cobra.Command {
 				return err
 			}
 			defer in.Close()
-			sum, err := jsonlines.Run(base, in, cmd.OutOrStdout())
+			library, err := presets.BuiltIn()
+			if err != nil {
+				return err
+			}
+			sum, err := jsonlines.Run(base, library, in, cmd.OutOrStdout())
 			if err == nil && sum.Failed > 0 {
 				err = fmt.Errorf("%d of %d lines failed; each is answered with its error", sum.Failed, sum.Lines)
 			}

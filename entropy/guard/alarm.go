@@ -62,7 +62,7 @@ func (g *Guard) closedError() error {
 func (g *Guard) latched() error {
 	hint := fmt.Sprintf("it is tested again after %s", g.alarm.until.Format(time.RFC3339))
 	if g.cfg.HoldAlarm {
-		hint = "hold_alarm is set: have it tested by an operator"
+		hint = "hold_alarm is set: see to the source and start the gateway again, which tests it"
 	}
 	return &entropy.Error{
 		Kind: entropy.KindHealth, Source: g.name, Hint: hint, Err: g.alarm.cause,

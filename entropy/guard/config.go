@@ -54,7 +54,7 @@ type Config struct {
 	RecoverMax time.Duration `mapstructure:"recover_max"`
 	// RecoverTimeout bounds a start-up test, and so what a draw can be held up by one.
 	RecoverTimeout time.Duration `mapstructure:"recover_timeout"`
-	// HoldAlarm keeps an alarmed source out until an operator has it tested ([Guard.Recheck]).
+	// HoldAlarm keeps an alarmed source out until it is opened again, or its owner has it tested ([Guard.Recheck]).
 	HoldAlarm bool `mapstructure:"hold_alarm"`
 	// Required refuses the start when the source does not answer or fails its start-up test. Otherwise it starts out alarmed.
 	Required bool `mapstructure:"required"`

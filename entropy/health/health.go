@@ -37,8 +37,8 @@ type Config struct {
 	StartUpSamples int `mapstructure:"startup_samples"`
 }
 
-// DefaultConfig claims full entropy at 2^-40: about one false alarm in 10 million blocks of 20,480 bytes. At the customary 2^-20 it
-// would be one in 800.
+// DefaultConfig claims full entropy at 2^-40: about one false alarm in 25 million blocks of 20,480 bytes. At the customary 2^-20 it
+// would be one in 400.
 func DefaultConfig() Config {
 	return Config{ClaimedEntropy: 8, AlphaExponent: 40, DuplicateWindow: 1024, StartUpSamples: MinStartUp}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -122,6 +123,8 @@ func (s *Server) draw(ctx context.Context, n int) (entropy.Block, error) {
 	switch {
 	case err == nil && b.Fallback: // the protocol has no way to say so
 		return b, status.Errorf(codes.FailedPrecondition, "the bytes come from a second choice, %s: they are not handed out", b.Source)
+	case err == nil && b.Flags&^entropy.FlagDrift != 0: // nor this
+		return b, status.Errorf(codes.FailedPrecondition, "the bytes are flagged (%s): they are not handed out", strings.Join(b.Flags.Names(), ", "))
 	case err == nil && len(b.Bytes) == n:
 		return b, nil
 	case err == nil:

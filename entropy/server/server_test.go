@@ -139,6 +139,14 @@ func TestSourceErrors(t *testing.T) {
 	if _, err := get(t, cc, 8); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "other") {
 		t.Errorf("bytes of a second choice: %v", err)
 	}
+	block = entropy.Block{Bytes: make([]byte, 8), Flags: entropy.FlagDuplicate | entropy.FlagDrift}
+	if _, err := get(t, cc, 8); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "duplicate") {
+		t.Errorf("flagged bytes: %v", err)
+	}
+	block.Flags = entropy.FlagDrift
+	if _, err := get(t, cc, 8); err != nil {
+		t.Errorf("drift: %v", err)
+	}
 }
 
 // TestSourceOutageIsToldOnce: an outage does not fill the log.
