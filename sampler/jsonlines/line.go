@@ -1,17 +1,13 @@
 package jsonlines
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
-
-	"qr-gateway/sampler"
-	"qr-gateway/sampler/amplify"
 )
 
 // Line is one token to choose.
@@ -62,7 +58,9 @@ type Logits []float64
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *Logits) UnmarshalJSON(data []byte) error {
 	var raw []any
-	if err := json.Unmarshal(data, &raw); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&raw); err != nil {
 		return errors.New("logits is not a list; it takes a list of numbers, with null for a masked token")
 	}
 	row := make([]float64, len(raw))
@@ -78,8 +76,10 @@ func (l *Logits) UnmarshalJSON(data []byte) error {
 
 func logit(value any) (float64, error) {
 	switch v := value.(type) {
-	case float64:
-		return v, nil
+	case json.Number:
+		if x, err := v.Float64(); err == nil {
+			return x, nil
+		}
 	case nil:
 		return math.Inf(-1), nil
 	case string:
@@ -135,25 +135,4 @@ func (l *Line) check() error {
 		}
 	}
 	return nil
-}
-
-// set lays the line's parameters over p.
-func (l *Line) set(p *sampler.Params) error {
-	for _, standard := range []bool{true, false} { // a qr_ key wins over a standard field
-		for _, key := range slices.Sorted(maps.Keys(l.Params)) {
-			set := p.Set
-			if strings.HasPrefix(key, "qr_") == standard {
-				continue
-			} else if standard {
-				set = p.SetStandard
-			}
-			if err := set(key, l.Params[key]); err != nil {
-				return err
-			}
-		}
-	}
-	if l.Number != nil {
-		p.Amplifier = amplify.NameServer
-	}
-	return p.Validate()
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"qr-gateway/sampler"
 )
@@ -30,16 +31,17 @@ type Summary struct {
 // runner is one Run.
 type runner struct {
 	base    sampler.Params
+	presets Presets
 	out     *json.Encoder
 	streams map[string]*session
 	sum     Summary
 }
 
-// Run answers every line of in with a line of out, until in ends. base are the parameters of a line that gives none. An error is one of reading
-// or writing; lines that failed are counted.
-func Run(base sampler.Params, in io.Reader, out io.Writer) (Summary, error) {
+// Run answers every line of in with a line of out, until in ends. base are the parameters of a line that gives none; presets, which may be
+// nil, are those that a line may name. An error is one of reading or writing; lines that failed are counted.
+func Run(base sampler.Params, presets Presets, in io.Reader, out io.Writer) (Summary, error) {
 	buffered := bufio.NewWriter(out)
-	r := &runner{base: base, out: json.NewEncoder(buffered), streams: map[string]*session{}}
+	r := &runner{base: base, presets: presets, out: json.NewEncoder(buffered), streams: map[string]*session{}}
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 1<<16), MaxLine)
 	for scan.Scan() {
@@ -88,8 +90,9 @@ func (r *runner) answer(data []byte) error {
 func (r *runner) do(data []byte, line *Line) (*Result, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
+	dec.UseNumber() // a seed is not rounded
 	if err := dec.Decode(line); err != nil {
-		return nil, fmt.Errorf("read line: %w", err)
+		return nil, fmt.Errorf("read line: %w", plain(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("read line: text follows the object")
@@ -110,12 +113,23 @@ func (r *runner) do(data []byte, line *Line) (*Result, error) {
 	return result, nil
 }
 
+// plain says what is of the wrong type without the names of Go.
+func plain(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("it is JSON, but no object: %s", wrong.Value)
+		}
+		return fmt.Errorf("%s can't be a JSON %s", wrong.Field, wrong.Value)
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
 // session is the answer that the line belongs to.
 func (r *runner) session(line *Line) (*session, error) {
 	if s := r.streams[line.Stream]; s != nil && line.Stream != "" {
 		return s, s.same(line)
 	}
-	s, err := newSession(r.base, line)
+	s, err := newSession(r.base, r.presets, line)
 	if err != nil || line.Stream == "" {
 		return s, err
 	}

@@ -13,11 +13,21 @@ import (
 	"qr-gateway/sampler/jsonlines"
 )
 
+// known are the presets of the tests.
+type known struct{}
+
+func (known) Values(name string) (map[string]any, error) {
+	if name != "cold" {
+		return nil, sampler.UnknownPreset(name, []string{"cold"})
+	}
+	return map[string]any{"qr_temperature": 0.0, "qr_top_k": 2}, nil
+}
+
 // run answers lines and returns what came out, one object a line.
 func run(t testing.TB, lines ...string) []map[string]any {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := jsonlines.Run(sampler.Defaults(), strings.NewReader(strings.Join(lines, "\n")), &out); err != nil {
+	if _, err := jsonlines.Run(sampler.Defaults(), known{}, strings.NewReader(strings.Join(lines, "\n")), &out); err != nil {
 		t.Fatal(err)
 	}
 	var answers []map[string]any
@@ -131,8 +141,17 @@ func TestBadLines(t *testing.T) {
 		`{"logits": [1, 2], "u": 0.5, "history": [{"logits": [1, 2], "token": 2}]}`:                "history[0]: token is 2",
 		`{"logits": [1, 2], "u": 0.5, "stream": "s", "history": [{"logits": [1, 2], "token": 1}]}`: "stream and history",
 		`{"logits": [1, 2], "u": 0.5, "banned": [-1]}`:                                             "banned[0] is -1",
-		`nonsense`:                        "read line",
-		`{"logits": [1, 2], "u": 0.5} {}`: "text follows",
+		`nonsense`:                         "read line",
+		`[1]`:                              "read line: it is JSON, but no object: array",
+		`{"logits": [1, 2], "u": "a"}`:     "read line: u can't be a JSON string",
+		`{"logits": [1, 1e400], "u": 0.5}`: "logits[1] is 1e400; it takes a number",
+		`{"logits": [1, 2], "u": 0.5, "params": {"qr_preset": "warm"}}`:                            `qr_preset is "warm"; it takes one of cold`,
+		`{"logits": [1, 2], "u": 0.5, "params": {"qr_preset": 7}}`:                                 "qr_preset is 7",
+		`{"logits": [1, 2], "u": 0.5, "params": {"qr_temperature": 1, "qr_fixed_temperature": 2}}`: "one parameter; give one of them",
+		`{"logits": [1, 2], "u": 0.5, "params": {"qr_alpha": 0.5}}`:                                "look-ahead needs a model",
+		`{"logits": [1, 2], "u": 0.5, "params": {"qr_ecdf_calibration_samples": 200}}`:             "belongs to the process",
+		`{"logits": [1, 2], "u": 0.5, "params": {"temperature": "1"}}`:                             `temperature is "1"`,
+		`{"logits": [1, 2], "u": 0.5} {}`:                                                          "text follows",
 	}
 	for line, want := range bad {
 		answers := run(t, line, `{"logits": [1, 2], "u": 0.99}`)
@@ -143,6 +162,37 @@ func TestBadLines(t *testing.T) {
 		if answers[1]["token"] != 0.0 {
 			t.Errorf("the line after %s got %v", line, answers[1])
 		}
+	}
+}
+
+// TestParamsAsInARequest holds that the parameters of a line mean what they mean in a request.
+func TestParamsAsInARequest(t *testing.T) {
+	for _, c := range []struct {
+		params      string
+		temperature float64
+		afterTopK   float64
+	}{
+		{`{}`, 1, 3},
+		{`{"qr_preset": "cold", "temperature": 0.5}`, 0.5, 2},
+		{`{"qr_preset": "cold", "temperature": 0.5, "qr_temperature": 0.7}`, 0.7, 2},
+		{`{"qr_preset": "cold", "qr_fixed_temperature": 0.7, "qr_top_k": null}`, 0.7, 2},
+		{`{"qr_temperature": null, "temperature": null, "qr_preset": null}`, 1, 3},
+		{`{"qr_bypass": true, "qr_top_k": 1, "qr_temperature": 3, "temperature": 0.5}`, 0.5, 3},
+		{`{"qr_decoder": "plain", "qr_alpha": 0.5}`, 1, 3},
+	} {
+		a := run(t, `{"logits": [2, 1, 0], "u": 0.5, "params": `+c.params+`}`)[0]
+		if a["temperature"] != c.temperature || a["after_top_k"] != c.afterTopK {
+			t.Errorf("%s: got temperature %v and %v after top-k, want %v and %v (%v)", c.params, a["temperature"], a["after_top_k"], c.temperature, c.afterTopK, a["error"])
+		}
+	}
+}
+
+// TestSeedsAreNotRounded holds that neighbours beyond 2^53 are different seeds.
+func TestSeedsAreNotRounded(t *testing.T) {
+	answers := run(t, `{"logits": [2, 1], "params": {"qr_seed": 9007199254740992}}`, `{"logits": [2, 1], "params": {"qr_seed": 9007199254740993}}`,
+		`{"logits": [2, 1], "params": {"qr_seed": -9223372036854775808}}`)
+	if answers[0]["u"] == answers[1]["u"] || answers[2]["u"] == nil {
+		t.Errorf("got %v", answers)
 	}
 }
 
@@ -169,7 +219,7 @@ func FuzzRun(f *testing.F) {
 			return r
 		}, line)
 		var out bytes.Buffer
-		sum, err := jsonlines.Run(sampler.Defaults(), strings.NewReader(line), &out)
+		sum, err := jsonlines.Run(sampler.Defaults(), known{}, strings.NewReader(line), &out)
 		if err != nil || bytes.Count(out.Bytes(), []byte("\n")) != sum.Lines {
 			t.Fatalf("%d lines, error %v, answer %s", sum.Lines, err, out.Bytes())
 		}

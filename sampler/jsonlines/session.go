@@ -25,8 +25,8 @@ type session struct {
 	failed int // line that ended the stream: its strategy may have taken in half a token; 0: none
 }
 
-func newSession(p sampler.Params, line *Line) (*session, error) {
-	if err := line.set(&p); err != nil {
+func newSession(p sampler.Params, presets Presets, line *Line) (*session, error) {
+	if err := line.set(&p, presets); err != nil {
 		return nil, err
 	}
 	s := &session{params: &p, given: maps.Clone(line.Params), prompt: slices.Clone(line.Prompt), vocab: len(line.Logits)}
