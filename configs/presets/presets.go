@@ -95,12 +95,13 @@ func (l Library) Equal(m Library) bool { return slices.Equal(l.names, m.names) }
 // read adds the files of a folder to those that there are. where is the folder's name in errors.
 func read(have []Preset, from fs.FS, where string, builtIn bool) (Library, error) {
 	names, err := fs.Glob(from, "*.yaml")
-	if err != nil {
+	others, err2 := fs.Glob(from, "*.yml")
+	if err := errors.Join(err, err2); err != nil {
 		return Library{}, fmt.Errorf("read presets: %w", err)
 	}
 	all := slices.Clone(have)
 	var errs []error
-	for _, name := range names {
+	for _, name := range slices.Concat(names, others) {
 		p, err := parse(from, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read preset %s: %w", filepath.Join(where, name), err))
@@ -119,6 +120,15 @@ func read(have []Preset, from fs.FS, where string, builtIn bool) (Library, error
 }
 
 func parse(from fs.FS, name string) (Preset, error) {
+	info, err := fs.Stat(from, name)
+	switch {
+	case err != nil:
+		return Preset{}, err
+	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
+		return Preset{}, errors.New("it is no file")
+	case path.Ext(name) != ".yaml":
+		return Preset{}, errors.New("the file of a preset ends in .yaml; rename it")
+	}
 	f, err := from.Open(name)
 	if err != nil {
 		return Preset{}, err
@@ -139,12 +149,39 @@ func Parse(data []byte, name string) (Preset, error) {
 	dec.KnownFields(true)
 	var p Preset
 	if err := dec.Decode(&p); err != nil {
-		return Preset{}, fmt.Errorf("decode: %w", err)
+		return Preset{}, undecoded(err)
 	}
 	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return Preset{}, errors.New("decode: more than one document; give each preset a file of its own")
 	}
+	for key, value := range p.Sets {
+		p.Sets[key] = textKeys(value)
+	}
 	return p, p.check(name)
+}
+
+// undecoded says what is wrong with a file without the names of Go.
+func undecoded(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("decode: the file is empty")
+	}
+	return errors.New("decode: " + strings.NewReplacer(
+		"not found in type presets.Preset", "is unknown; there are name, title, description, experimental and sets",
+		"map[string]interface {}", "keys with values",
+	).Replace(strings.TrimPrefix(err.Error(), "yaml: ")))
+}
+
+// textKeys lets a map have numbers as keys, as the token ids of a bias are.
+func textKeys(value any) any {
+	m, ok := value.(map[any]any)
+	if !ok {
+		return value
+	}
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[fmt.Sprint(k)] = v
+	}
+	return out
 }
 
 func (p *Preset) check(file string) error {

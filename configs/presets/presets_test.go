@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -130,9 +132,11 @@ func write(t *testing.T, dir, name, text string) {
 // badPreset is a file that is refused, and what the error says.
 func TestBadFiles(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                                        "decode",
-		"name: [x]":                                               "decode",
-		"name: x\nset: {}":                                        "set not found",
+		"":                   "the file is empty",
+		"name: [x]":          "decode",
+		"name: x\nsets: [1]": "into keys with values",
+		"name: x\nset: {}":   "field set is unknown; there are name, title",
+		"name: x\nsets: {qr_logit_bias: {fifty: 1}}":              `qr_logit_bias is {"fifty":1}`,
 		"name: X\nsets: {qr_top_k: 1}":                            `name is "X"`,
 		"name: y\nsets: {qr_top_k: 1}":                            `name of the file, "x"`,
 		"name: x":                                                 "sets is empty",
@@ -153,6 +157,46 @@ func TestBadFiles(t *testing.T) {
 		if _, err := presets.Load(dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "x.yaml") {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestNoFiles holds that what can't be the file of a preset stops the start, and doesn't wait for anything.
+func TestNoFiles(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"pipe.yaml":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"folder.yaml": func(path string) error { return os.Mkdir(path, 0o700) },
+		"zero.yaml":   func(path string) error { return os.Symlink("/dev/zero", path) },
+		"lost.yaml":   func(path string) error { return os.Symlink("nowhere", path) },
+		"short.yml":   func(path string) error { return os.WriteFile(path, []byte("name: short\nsets: {qr_top_k: 1}"), 0o600) },
+	} {
+		dir := t.TempDir()
+		if err := make(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := presets.Load(dir); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBiasOfNumbers holds that token ids need no quotes, and that a link to a file is one.
+func TestBiasOfNumbers(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, elsewhere, "any", "name: mine\nsets: {qr_logit_bias: {50: -100, \"7\": 1}}\n")
+	if err := os.Symlink(filepath.Join(elsewhere, "any"), filepath.Join(dir, "mine.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := presets.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := l.Values("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sampler.Defaults()
+	if errs := p.Lay(values); len(errs) > 0 || !slices.Equal(p.LogitBias, []sampler.TokenBias{{Token: 7, Bias: 1}, {Token: 50, Bias: -100}}) {
+		t.Errorf("bias is %v, %v", p.LogitBias, errs)
 	}
 }
 
