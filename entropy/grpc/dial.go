@@ -20,9 +20,9 @@ const (
 	buffer = 64 << 10
 )
 
-// dialer checks all that can be checked before there is a connection, and returns what makes one. Keepalive pings stay off: a server
+// dialer checks all that can be checked before there is a connection, and returns what makes one. key is the API key or empty. Keepalive pings stay off: a server
 // with default settings ends the connection of whoever sends them.
-func dialer(c Config, now time.Time) (func() (*rpc.ClientConn, error), error) {
+func dialer(c Config, key string, now time.Time) (func() (*rpc.ClientConn, error), error) {
 	a, err := address.Parse(c.Address)
 	if err != nil {
 		return nil, err
@@ -37,10 +37,6 @@ func dialer(c Config, now time.Time) (func() (*rpc.ClientConn, error), error) {
 			return nil, err
 		}
 		transport = credentials.NewTLS(files)
-	}
-	key, err := c.key()
-	if err != nil {
-		return nil, err
 	}
 	opts := []rpc.DialOption{
 		rpc.WithTransportCredentials(transport),

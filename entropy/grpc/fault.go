@@ -68,14 +68,14 @@ func (s *Source) asLate(f *fault, e *entropy.Error) {
 
 // byStatus reads what gRPC says, which is the server's word or the library's.
 func (s *Source) byStatus(st *status.Status, f *fault, e *entropy.Error) {
-	text := fmt.Sprintf("server %s: %s", st.Code(), st.Message())
-	e.Message, e.Err = text, nil
+	said := s.quote(st.Message())
+	e.Message, e.Err = fmt.Sprintf("server %s: %s", st.Code(), said), nil
 	switch st.Code() {
 	case codes.DeadlineExceeded:
 		s.asLate(f, e)
 	case codes.ResourceExhausted:
 		if strings.HasPrefix(st.Message(), "grpc: received message") { // our own library, about the length
-			e.Kind, e.Message = entropy.KindProtocol, "the answer is longer than what was asked for: "+st.Message()
+			e.Kind, e.Message = entropy.KindProtocol, "the answer is longer than what was asked for: "+said
 			return
 		}
 		e.Kind, e.Hint = entropy.KindQuota, "wait, ask for less, or raise the limit at the server"
@@ -85,10 +85,24 @@ func (s *Source) byStatus(st *status.Status, f *fault, e *entropy.Error) {
 		e.Kind, e.Hint = entropy.KindRefused, hintOf(st.Code())
 	case codes.Unavailable, codes.Canceled:
 		e.Kind, f.again = entropy.KindTransport, true
-		e.Message = "no connection to " + s.cfg.Address + ": " + st.Message()
+		e.Message = "no connection to " + s.cfg.Address + ": " + said
 	default: // the server or its device failed
 		e.Kind = entropy.KindTransport
 	}
+}
+
+// maxQuote is how much of what a server says an error shows, in bytes.
+const maxQuote = 500
+
+// quote is what a server says, without the key should it be in there, and not at any length.
+func (s *Source) quote(text string) string {
+	if s.key != "" {
+		text = strings.ReplaceAll(text, string(s.key), "(key)")
+	}
+	if len(text) > maxQuote {
+		text = strings.ToValidUTF8(text[:maxQuote], "") + "..."
+	}
+	return text
 }
 
 // holdFor keeps from asking as long as the server says, or as is configured.

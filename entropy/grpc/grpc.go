@@ -28,6 +28,7 @@ type Deps struct {
 type Source struct {
 	name     string
 	cfg      Config
+	key      Secret
 	observer Observer
 	now      func() time.Time
 	breaker  *breaker.Breaker
@@ -54,11 +55,15 @@ func Open(_ context.Context, name string, cfg Config, d Deps) (*Source, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	dial, err := dialer(cfg, d.Now())
+	key, err := cfg.key()
 	if err != nil {
 		return fail(err)
 	}
-	s := &Source{name: name, cfg: cfg, observer: d.Observer, now: d.Now, line: newLine(dial), slots: make(chan struct{}, slots(cfg))}
+	dial, err := dialer(cfg, key, d.Now())
+	if err != nil {
+		return fail(err)
+	}
+	s := &Source{name: name, cfg: cfg, key: Secret(key), observer: d.Observer, now: d.Now, line: newLine(dial), slots: make(chan struct{}, slots(cfg))}
 	s.breaker, err = breaker.New(cfg.Breaker, breaker.Deps{Now: d.Now, Dice: d.Dice, Changed: func(e breaker.Event) { d.Observer.Changed(name, e) }})
 	if err != nil {
 		return fail(err)

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/grpc"
 	"qr-gateway/entropy/grpc/certs/certstest"
@@ -122,5 +125,22 @@ func TestOpenRefuses(t *testing.T) {
 			continue
 		}
 		_ = s.Close()
+	}
+}
+
+// TestWhatServersSayIsKeptShort: what a server says goes into errors, logs and states, but not our key, and not at any length.
+func TestWhatServersSayIsKeptShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("canary-key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := scripted(t, func(e exchange) error {
+		return status.Error(codes.Unauthenticated, strings.Repeat("x", 395)+" who is "+e.metadata("api-key")[0]+strings.Repeat("y", 4000))
+	})
+	s := open(t, address, func(c *grpc.Config) { c.APIKeyFile, c.Mode = path, grpc.ModeUnary })
+	_, err := s.Draw(t.Context(), make([]byte, 8))
+	wantKind(t, err, entropy.KindRefused, "xxx who is (key)")
+	if err != nil && (strings.Contains(err.Error(), "canary") || len(err.Error()) > 700) {
+		t.Errorf("%d characters: %v", len(err.Error()), err)
 	}
 }

@@ -217,7 +217,7 @@ func readOpen(dst, body []byte, cfg Config, c call) (answer, error) {
 	case *a.Conditioned != conditioned:
 		return answer{}, errors.New("it is conditioned where raw bytes were asked for; start the server with --allow-raw")
 	case a.Source != cfg.Source:
-		return answer{}, fmt.Errorf("it is of source %q, not %q", a.Source, cfg.Source)
+		return answer{}, fmt.Errorf("it is of source %.100q, not %q", a.Source, cfg.Source)
 	case a.Type != "uint8" || a.Length == nil || *a.Length != c.n || a.Count != nil && *a.Count != c.n:
 		return answer{}, fmt.Errorf("it is not of type uint8 and length %d", c.n)
 	case len(a.Data) == 0 || a.Data[0] != '[':

@@ -37,7 +37,7 @@ func (s *Source) call(ctx context.Context, c call) (answer, error) {
 	}
 	a := answer{data: body}
 	if !s.api.raw {
-		a, err = s.api.read(make([]byte, 0, c.gets), body, s.cfg, c)
+		a, err = s.api.read(make([]byte, 0, c.gets), s.masked(body), s.cfg, c)
 	}
 	if err != nil {
 		return answer{}, s.fail(entropy.KindProtocol, err, "the answer of "+s.host+" is not what was asked for")
@@ -150,11 +150,17 @@ func retryAfter(text string, now time.Time, otherwise time.Duration) time.Durati
 	return otherwise
 }
 
-// excerpt shows the beginning of an answer, without the key should it be in there.
-func (s *Source) excerpt(body []byte) string {
-	if s.key != "" {
-		body = bytes.ReplaceAll(body, []byte(s.key), []byte("(key)"))
+// masked is an answer without the key, should it be in there: errors show parts of answers.
+func (s *Source) masked(body []byte) []byte {
+	if s.key == "" || !bytes.Contains(body, []byte(s.key)) {
+		return body
 	}
+	return bytes.ReplaceAll(body, []byte(s.key), []byte("(key)"))
+}
+
+// excerpt shows the beginning of an answer.
+func (s *Source) excerpt(body []byte) string {
+	body = s.masked(body)
 	return strconv.Quote(string(body[:min(len(body), maxExcerpt)]))
 }
 

@@ -443,6 +443,23 @@ func TestKeyStaysSecret(t *testing.T) {
 	}
 }
 
+// TestKeyInAnAnswer: nor does a key that the service sends back in the text of its answer.
+func TestKeyInAnAnswer(t *testing.T) {
+	t.Setenv("QR_TEST_SECRET", "canary-key")
+	for name, answer := range map[string]string{
+		"anu":   `{"success":false,"message":"the key canary-key is not known"}`,
+		"qrypt": `{"random":["canary-key"]}`,
+		"words": `{"result":{"ok":"canary-key"}}`,
+	} {
+		cfg := services()[name].cfg
+		cfg.APIKeyEnv = "QR_TEST_SECRET"
+		err := drawError(t, start(t, cfg, gives(200, isJSON, "%s", answer)))
+		if strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: the key is shown: %v", name, err)
+		}
+	}
+}
+
 // TestCachedAnswersAreRefused: what a cache on the way hands out was handed out before, or may be again.
 func TestCachedAnswersAreRefused(t *testing.T) {
 	for age, ok := range map[string]bool{"": true, "0": true, "1": false, "86400": false, "old": false} {
