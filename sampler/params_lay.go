@@ -86,7 +86,7 @@ func lay[V any](p *Params, values map[string]V, set func(string, V) error) []err
 	fixed = fixed && p.Alpha != nil
 	switch {
 	case fixed && p.WavePeriod > 0:
-		errs = append(errs, conflict(keyAlpha, "alpha and a wave are both given; a wave sets alpha for every token, so give one of them"))
+		errs = append(errs, conflict(keyAlpha, "%s and %s are both given; a wave sets alpha for every token, so give one of them", keyAlpha, keyWavePeriod))
 	case !waved && !fixed:
 		p.WavePeriod = wave
 	}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"strings"
 
 	"qr-gateway/sampler/param"
@@ -64,12 +65,20 @@ func unknown(key string) error {
 	if r, ok := process.named[strings.ToLower(key)]; ok {
 		return ofProcess(key, &r.Field)
 	}
-	if r, ok := table.named["qr_"+key]; ok {
-		return &ParamError{Key: key, Nearest: r.Key}
+	for _, name := range []string{"qr_" + key, strings.ToLower(key)} {
+		if r, ok := table.named[name]; ok {
+			return &ParamError{Key: key, Nearest: r.Key}
+		}
 	}
 	return param.Unknown(key, table.names)
 }
 
+// ofProcess refuses a field that neither requests nor presets set.
 func ofProcess(name string, f *Field) error {
-	return &ParamError{Key: name, Reason: name + " belongs to the process: set it with " + f.Env + " or in the configuration file; a request can't change it"}
+	section := "process"
+	if _, ok := table.named[f.Key]; ok {
+		section = "parameters"
+	}
+	return &ParamError{Key: name, Reason: fmt.Sprintf("%s belongs to the process: set it with %s or under %s: in the configuration file; no request or preset can",
+		name, f.Env, section)}
 }

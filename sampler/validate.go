@@ -74,8 +74,8 @@ func checkCalibration(p *Params) error {
 	if draws*p.SampleCount <= maxCalibration || p.Seed != nil {
 		return nil
 	}
-	return conflict("qr_sample_count", "qr_sample_count is %d, and a calibration takes %d draws of that (%s), together %d bytes; make it at most %d",
-		p.SampleCount, draws, key, draws*p.SampleCount, maxCalibration)
+	return conflict("qr_sample_count", "qr_sample_count is %d, and a calibration takes %d draws of that (%s), more than %d bytes together; make it at most %d, or take fewer draws",
+		p.SampleCount, draws, key, maxCalibration, maxCalibration/draws)
 }
 
 func conflict(key, format string, args ...any) *ParamError {

@@ -155,7 +155,7 @@ func badParameters() []bad {
 	return []bad{
 		{"misspelt", with(`"qr_alhpa":0.3`), "qr_alhpa", []string{"qr_alhpa", "qr_alpha"}},
 		{"misspelt null", with(`"qr_alhpa":null`), "qr_alhpa", []string{"qr_alpha"}},
-		{"upper case", with(`"QR_ALPHA":0.3`), "QR_ALPHA", []string{"unknown"}},
+		{"upper case", with(`"QR_ALPHA":0.3`), "QR_ALPHA", []string{"unknown", `did you mean "qr_alpha"`}},
 		{"bare prefix", with(`"qr_":1`), "qr_", []string{"unknown"}},
 		{"alpha range", with(`"qr_alpha":2`), "qr_alpha", []string{"qr_alpha is 2", "-1 to 1"}},
 		{"alpha string", with(`"qr_alpha":"x"`), "qr_alpha", []string{"qr_alpha"}},
@@ -171,6 +171,8 @@ func badParameters() []bad {
 		{"unknown in vllm_xargs", with(`"vllm_xargs":{"qr_curv":"seed"}`), "qr_curv", []string{"qr_curve"}},
 		{"extra_args list", with(`"extra_args":[1]`), "extra_args", []string{"object"}},
 		{"twice", with(`"qr_alpha":0.3,"extra_args":{"qr_alpha":0.4}`), "qr_alpha", []string{"twice", "0.3", "0.4"}},
+		{"twice, one seed apart", with(`"qr_seed":9007199254740993,"extra_body":{"qr_seed":9007199254740992}`), "qr_seed", []string{"twice"}},
+		{"seed that is rounded", with(`"qr_seed":9007199254740992.0`), "qr_seed", []string{"whole number"}},
 		{"twice in nests", with(`"vllm_xargs":{"qr_curve":"seed"},"extra_body":{"qr_curve":"article"}`), "qr_curve", []string{"twice"}},
 	}
 }

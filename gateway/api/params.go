@@ -118,6 +118,11 @@ func sameValue(a, b json.RawMessage) bool {
 	if bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b)) {
 		return true
 	}
+	if i, err := strconv.ParseInt(string(a), 10, 64); err == nil {
+		if j, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+			return i == j // as floats, large ones would be rounded to the same
+		}
+	}
 	x, errX := strconv.ParseFloat(string(a), 64)
 	y, errY := strconv.ParseFloat(string(b), 64)
 	return errX == nil && errY == nil && x == y

@@ -68,9 +68,32 @@ func Load(o Options) (Config, error) {
 		return Config{}, fmt.Errorf("check configuration: %w", err)
 	}
 	if err := c.Validate(); err != nil {
-		return Config{}, fmt.Errorf("check configuration: %w", err)
+		return Config{}, fmt.Errorf("check configuration: %w", blame(err, o.Flags, env))
 	}
 	return c, nil
+}
+
+// blame adds to each error about a key of a section the flag or variable that set it. Without one it was the file.
+func blame(err error, flags *pflag.FlagSet, env map[string]string) error {
+	setter := map[string]string{}
+	for _, l := range leaves() {
+		if env[l.env()] != "" {
+			setter[strings.Join(l.path, ".")] = l.env()
+		}
+	}
+	for name, key := range flagKeys() {
+		if flags != nil && flags.Changed(name) {
+			setter[strings.ReplaceAll(key, "::", ".")] = "--" + name
+		}
+	}
+	all := parts(err)
+	for i, e := range all {
+		var own *FieldError
+		if errors.As(e, &own) && setter[own.Path] != "" {
+			all[i] = &FieldError{Path: own.Path, Message: own.Message + " (set by " + setter[own.Path] + ")"}
+		}
+	}
+	return errors.Join(all...)
 }
 
 // fill works out what follows from the file and the environment.

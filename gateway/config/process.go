@@ -24,7 +24,11 @@ func (c *Config) fillProcess(env map[string]string) error {
 		key := settingPrefix + strings.TrimPrefix(name, settingPrefix)
 		c.Origins[key] = "file"
 		if err := c.Process.Set(key, c.Settings[name]); err != nil {
-			errs = append(errs, &FieldError{Path: "process." + name, Message: unkeyed(err)})
+			message := unkeyed(err)
+			if _, err := sampler.Key(key); err == nil {
+				message = "is a parameter of requests; put " + key + " under parameters:"
+			}
+			errs = append(errs, &FieldError{Path: "process." + name, Message: message})
 		}
 	}
 	for _, f := range sampler.ProcessFields() {

@@ -70,6 +70,7 @@ func otherRefusals() []refusal {
 		{name: "variables for alpha and a wave", yaml: fake, env: []string{"QR_ALPHA=0.5", "QR_WAVE_PERIOD=8"}},
 		{name: "variable out of range", yaml: fake, env: []string{"QR_ALPHA=2"}},
 		{name: "variable of the wrong type", yaml: fake, env: []string{"QR_QUEUE_JOBS=many", "QR_SERVER_KEEP_ALIVE=5"}},
+		{name: "variable of a section out of range", yaml: fake, env: []string{"QR_QUEUE_JOBS=0"}},
 		{name: "model flag without path", yaml: fake, args: []string{"--model", "m"}},
 		{name: "model flag for an unknown model", yaml: "models: [{id: smollm2, path: x}]", args: []string{"--model", "smollm=x"}},
 		{name: "bad flag value", yaml: fake, args: []string{"--log-level", "loud"}},
@@ -126,6 +127,9 @@ func presetRefusals() []refusal {
 		{name: "one variable twice", yaml: fake, env: []string{"QR_TOP_K=1", "qr_top_k=2"}},
 		{name: "one parameter twice", yaml: fake, env: []string{"QR_TEMPERATURE=1", "QR_FIXED_TEMPERATURE=0.5"}},
 		{name: "parameters of the file", yaml: fake + "parameters: {qr_top_k: many, qr_tpo_p: 1, qr_grpc_mode: unary}"},
+		{name: "parameters as a list", yaml: fake + "parameters: [1]"},
+		{name: "parameter of a request in the process", yaml: fake + "process: {top_k: 5, qr_top_p: 1}"},
+		{name: "calibration of too much", yaml: fake + "parameters: {qr_sample_count: 1000000, qr_zscore_calibration_samples: 10000}"},
 		{name: "fields that contradict", yaml: fake, env: []string{"QR_EDT_MIN_TEMP=3"}},
 		{name: "amplifier for look-ahead", yaml: fake + "parameters: {qr_alpha: 0.3, qr_amplifier: server}"},
 	}

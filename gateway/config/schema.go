@@ -148,6 +148,8 @@ func sameKind(from, to reflect.Type, data any) error {
 		takes = "text; put it in quotes"
 	case to.Kind() == reflect.Bool:
 		takes = "true or false"
+	case to.Kind() == reflect.Map:
+		takes = "keys with values"
 	case to == reflect.TypeFor[[]string]():
 		if from.Kind() != reflect.Slice {
 			takes = "a list of texts"

@@ -95,8 +95,8 @@ func (f *Field) DefaultValue() Value {
 	return v
 }
 
-// maxExact is the largest integer up to which every integer is a float64.
-const maxExact = 1 << 53
+// maxExact is the largest integer that no other one is rounded to as a float64.
+const maxExact = 1<<53 - 1
 
 // asFloat reads a finite number.
 func asFloat(value any, c Coding) (float64, bool) {
@@ -131,7 +131,7 @@ func looseFloat(value any, c Coding) (float64, bool) {
 	return 0, false
 }
 
-// asInt reads a whole number; 3.0 and 1e3 are whole. A float beyond 2^53 is refused: it may not be the number that was meant.
+// asInt reads a whole number; 3.0 and 1e3 are whole. A float of 2^53 or more is refused: it may not be the number that was meant.
 func asInt(value any, c Coding) (int64, bool) {
 	switch v := value.(type) {
 	case int:
