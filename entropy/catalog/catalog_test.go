@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"qr-gateway/entropy"
+	"qr-gateway/entropy/device"
 	"qr-gateway/entropy/entropytest"
 	"qr-gateway/entropy/guard"
 )
@@ -350,5 +351,19 @@ func TestBaselineOfComposition(t *testing.T) {
 	both, _ := s.Guard("both")
 	if c := both.Calibration(); c == nil || c != raw.Calibration() || both.State().Calibration != c.Hash {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestListsAsText: lists of numbers come as text from command lines too.
+func TestListsAsText(t *testing.T) {
+	for text, want := range map[string][]int{"110,300": {110, 300}, "110": {110}, "110, 300": {110, 300}} {
+		cfg := device.DefaultConfig()
+		if err := decode(map[string]any{"knock": text}, &cfg); err != nil || !slices.Equal(cfg.Knock, want) {
+			t.Errorf("%q: %v, %v", text, cfg.Knock, err)
+		}
+	}
+	cfg := device.DefaultConfig()
+	if err := decode(map[string]any{"knock": "110,x"}, &cfg); err == nil || !strings.Contains(err.Error(), "option knock: want a whole number") {
+		t.Errorf("got %v", err)
 	}
 }

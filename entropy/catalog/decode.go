@@ -80,7 +80,7 @@ func convert(from, to reflect.Type, data any) (any, error) {
 		return number(data)
 	case kind == reflect.String && from.Kind() != reflect.String:
 		return nil, bad("want text")
-	case kind == reflect.Slice && from.Kind() == reflect.String && to.Elem().Kind() == reflect.String:
+	case kind == reflect.Slice && from.Kind() == reflect.String:
 		return strings.Split(reflect.ValueOf(data).String(), ","), nil
 	}
 	return data, nil
