@@ -190,6 +190,12 @@ func parametersSchema() []byte {
 			properties[f.Standard] = map[string]any{"$ref": "#/properties/" + f.Key, "description": "sets " + f.Key + " unless that is given"}
 		}
 	}
+	for _, nest := range []string{"extra_body", "extra_args", "vllm_xargs"} {
+		properties[nest] = map[string]any{
+			"anyOf":       []any{map[string]any{"$ref": "#"}, map[string]any{"type": "null"}},
+			"description": "the same keys, for clients that can't add to the top level; standard fields have no effect here",
+		}
+	}
 	return encoded(map[string]any{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",
 		"$id":         "urn:qr-gateway:parameters",

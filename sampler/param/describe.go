@@ -40,15 +40,20 @@ func (f *Field) Describe() Description {
 	return d
 }
 
-// Schema is the field as a property of a JSON Schema (draft 2020-12). It describes values of the field's own type; numbers and flags written
-// as text are taken as well.
+// Schema is the field as a property of a JSON Schema (draft 2020-12). It describes values of the field's own type, and null, which is the
+// same as leaving the key out; numbers and flags written as text are taken as well.
 func (f *Field) Schema() map[string]any {
 	s := f.values()
+	s["type"] = []any{s["type"], "null"}
+	if words, ok := s["enum"].([]string); ok {
+		enum := make([]any, len(words), len(words)+1)
+		for i, w := range words {
+			enum[i] = w
+		}
+		s["enum"] = append(enum, nil)
+	}
 	if f.OrZero {
 		s = map[string]any{"anyOf": []any{map[string]any{"const": 0}, s}}
-	}
-	if f.Nullable {
-		s = map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}}
 	}
 	s["description"] = f.Help
 	s["default"] = f.Default
