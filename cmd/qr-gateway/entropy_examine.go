@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -58,6 +59,9 @@ func newEntropyTest() *cobra.Command {
 func (x *examination) run(ctx context.Context, source string, stdout io.Writer) error {
 	if err := x.measure.Validate(); err != nil {
 		return fmt.Errorf("check flags: %w", err)
+	}
+	if _, err := os.Lstat(x.save); x.save != "" && err == nil { // before anything is drawn, which may take hours
+		return fmt.Errorf("save baseline: %w: %s; a baseline is never replaced, name a new file", fs.ErrExist, x.save)
 	}
 	spec, others, err := x.specs(source)
 	if err != nil {

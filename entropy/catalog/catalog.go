@@ -29,7 +29,8 @@ type Deps struct {
 	Events guard.Events
 	// Requests hears of each request to a gRPC server and of its breaker, or is nil.
 	Requests grpc.Observer
-	// StartTimeout bounds the opening, probe and start-up test of each source; 0 is 10 s. A calibration at start is not counted.
+	// StartTimeout bounds the opening, probe and start-up test of each source; 0 is 10 s. What a type gives its opening comes on top, and
+	// a calibration at start is not counted.
 	StartTimeout time.Duration
 
 	// lookup finds a source that was opened before; only types that are made of others use it.

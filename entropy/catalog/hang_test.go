@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,4 +56,17 @@ func TestHangingSourcesAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestSlowProgramsMayStart: a program has the time that its own option gives it, however short the start of others is.
+func TestSlowProgramsMayStart(t *testing.T) {
+	slow := Spec{Name: "slow", Type: "exec", Options: opts{"command": []string{"/bin/sh", "-c", "sleep 0.3"}}}
+	_, err := Open(t.Context(), []Spec{slow}, Deps{StartTimeout: 20 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "ended before its hello") {
+		t.Errorf("got %v", err)
+	}
+	slow.Options["start_timeout"] = "50ms"
+	if _, err = Open(t.Context(), []Spec{slow}, Deps{StartTimeout: 20 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("got %v", err)
+	}
 }

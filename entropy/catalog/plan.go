@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/guard"
@@ -17,8 +18,9 @@ type planned struct {
 	kind    Kind
 	options map[string]any // without the guard's
 	guard   guard.Config
-	claimed bool     // claimed_entropy was given
-	needs   []string // sources that are opened first
+	opening time.Duration // that the options give it, beyond what every source has
+	claimed bool          // claimed_entropy was given
+	needs   []string      // sources that are opened first
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
@@ -78,7 +80,7 @@ func planOne(s Spec) (planned, error) {
 	if err := decode(guards, &p.guard); err != nil {
 		return planned{}, err
 	}
-	if err := check(k, own); err != nil {
+	if p.opening, err = check(k, own); err != nil {
 		return planned{}, fmt.Errorf("type %s: %w", k.Type, err)
 	}
 	if s.Policy != "" {
@@ -96,16 +98,19 @@ func planOne(s Spec) (planned, error) {
 	return p, p.guard.Validate()
 }
 
-// check reads the options of a type and has the type look at them.
-func check(k Kind, own map[string]any) error {
+// check reads the options of a type and has the type look at them. opening is the time that they give to the opening of the source.
+func check(k Kind, own map[string]any) (opening time.Duration, err error) {
 	cfg := k.Options()
 	if err := decode(own, cfg); err != nil {
-		return withGuardKeys(err, own, k)
+		return 0, withGuardKeys(err, own, k)
+	}
+	if o, ok := cfg.(interface{ Opening() time.Duration }); ok {
+		opening = o.Opening()
 	}
 	if v, ok := cfg.(interface{ Validate() error }); ok {
-		return v.Validate()
+		err = v.Validate()
 	}
-	return nil
+	return opening, err
 }
 
 // withGuardKeys finds a misspelt option among those of the guard as well.

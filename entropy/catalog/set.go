@@ -96,7 +96,7 @@ func withRemedy(err error) error {
 type claimer interface{ ClaimedEntropy() float64 }
 
 func (s *Set) openOne(ctx context.Context, p planned, d Deps) (member, error) {
-	limited, cancel := context.WithTimeout(ctx, d.StartTimeout)
+	limited, cancel := context.WithTimeout(ctx, d.StartTimeout+p.opening)
 	defer cancel()
 	src, err := p.kind.Open(limited, p.spec.Name, p.options, d)
 	if err != nil {

@@ -126,7 +126,9 @@ func (s *Source) call(ctx context.Context, buf []byte) (result, error) {
 		case calls <- c:
 			calls = nil // taken
 		case res := <-c.done:
-			copy(buf, c.data)
+			if res.err == nil {
+				copy(buf, c.data)
+			}
 			s.pool.Put(c)
 			return res, res.err
 		case <-ctx.Done():

@@ -63,6 +63,14 @@ func DefaultConfig() Config {
 	}
 }
 
+// Opening is how long a source may take to open.
+func (c Config) Opening() time.Duration {
+	if c.Framing == FramingRaw {
+		return 0 // it says no hello
+	}
+	return c.StartTimeout
+}
+
 // Validate reports the first option that can't be used.
 func (c Config) Validate() error {
 	return errors.Join(c.validateProgram(), c.validateClass(), c.validateNumbers())

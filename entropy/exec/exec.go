@@ -133,7 +133,9 @@ func (s *Source) call(ctx context.Context, buf []byte) (result, error) {
 	}
 	select {
 	case res := <-c.done:
-		copy(buf, c.data)
+		if res.err == nil {
+			copy(buf, c.data)
+		}
 		s.pool.Put(c)
 		return res, res.err
 	case <-ctx.Done():

@@ -117,7 +117,7 @@ func (o *owner) greet(ctx context.Context, c *child) (hello, error) {
 	case isEnd(err):
 		return hello{}, fmt.Errorf("program %s ended before its hello: %s", o.prog.path, c.exited())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return hello{}, fmt.Errorf("program %s has not said hello within %v", o.prog.path, o.cfg.StartTimeout)
+		return hello{}, fmt.Errorf("program %s has not said hello within %v; raise start_timeout, or set framing: raw if it only pours bytes out", o.prog.path, o.cfg.StartTimeout)
 	case err != nil:
 		return hello{}, fmt.Errorf("program %s does not speak the frames: %w", o.prog.path, err)
 	}

@@ -64,20 +64,29 @@ func (c Config) baseline() bool { return c.Std != 0 }
 // ErrSecondChoice is a block that another source served: it says nothing about the one that is examined.
 var ErrSecondChoice = errors.New("a second source served the block")
 
+// ErrOtherDevice is a block of another device than the first: a baseline or verdict of both would be of neither.
+var ErrOtherDevice = errors.New("another device served the block; expect_device holds a source to one")
+
 // Run draws and examines. The source's guard, if it has one, should be under the policy observe, so that what it finds is seen here.
 func Run(ctx context.Context, src entropy.Source, cfg Config) (*Report, error) {
 	m, err := NewMeter(cfg)
 	if err != nil {
 		return nil, err
 	}
-	buf := make([]byte, cfg.BlockBytes)
+	buf, device := make([]byte, cfg.BlockBytes), ""
 	for i := range cfg.Blocks {
 		b, err := src.Draw(ctx, buf)
 		if err != nil {
 			return nil, fmt.Errorf("draw block %d of %d: %w", i+1, cfg.Blocks, err)
 		}
-		if b.Fallback {
+		if i == 0 {
+			device = b.Device
+		}
+		switch {
+		case b.Fallback:
 			return nil, fmt.Errorf("draw block %d of %d: %w: %s", i+1, cfg.Blocks, ErrSecondChoice, b.Source)
+		case b.Device != device:
+			return nil, fmt.Errorf("draw block %d of %d: %w: %q, and before %q", i+1, cfg.Blocks, ErrOtherDevice, b.Device, device)
 		}
 		m.Add(b)
 	}

@@ -260,6 +260,17 @@ func (s *second) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 	return b, err
 }
 
+// changing has another device from its fifth block on.
+type changing struct{ drawn int }
+
+func (c *changing) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
+	b, err := local.NewSystem().Draw(ctx, buf)
+	if c.drawn++; c.drawn > 4 {
+		b.Device = "spare"
+	}
+	return b, err
+}
+
 func TestRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"blocks": func(c *Config) { c.Blocks = 1 }, "size": func(c *Config) { c.BlockBytes = 0 },
@@ -273,6 +284,9 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), &second{}, small(8, 16)); !errors.Is(err, ErrSecondChoice) || !strings.Contains(err.Error(), "late") {
 		t.Errorf("a second choice: %v", err)
+	}
+	if _, err := Run(t.Context(), &changing{}, small(8, 16)); !errors.Is(err, ErrOtherDevice) || !strings.Contains(err.Error(), `block 5 of 8`) {
+		t.Errorf("another device: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -65,6 +65,14 @@ func (c Config) Class() entropy.Class {
 	return entropy.ClassPool
 }
 
+// Opening is how long a source may take to open.
+func (c Config) Opening() time.Duration {
+	if e, err := c.program(); err == nil && c.Via == ViaPython {
+		return e.Opening()
+	}
+	return 0
+}
+
 // Source is an open source.
 type Source interface {
 	entropy.Source
