@@ -133,7 +133,8 @@ the preset that the request names, the environment, the preset of the process, t
 [configuration.md](configuration.md#presets-and-precedence).
 
 A standard field sets its row unless the ` + "`qr_`" + ` key is given too. Under a ` + "`qr_`" + ` key and in the environment numbers and flags may be written
-as text (` + "`\"7\"`, `\"1_000\"`, `\"yes\"`" + `) and flags as 1 and 0; standard fields take their own type only. null is the same as leaving a key out.
+as text (` + "`\"7\"`, `\"1_000\"`, `\"yes\"`" + `) and flags as 1 and 0; standard fields take their own type only,
+and only at the top level. null is the same as leaving a key out.
 An unknown ` + "`qr_`" + ` key or a value out of range is a 400 that names the key, the value and what it takes. NaN and infinity are refused.
 
 `
