@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (e Entropy) names() []string {
 
 // fillEntropy adds the sources that the environment of qr-sampler implies: its instances, and those of its built-in names that somebody
 // chose.
-func (c *Config) fillEntropy() error {
+func (c *Config) fillEntropy(env map[string]string) error {
 	for i := range c.Entropy.Sources {
 		c.Entropy.Sources[i].From = fmt.Sprintf("entropy.sources[%d]", i)
 	}
@@ -91,7 +92,17 @@ func (c *Config) fillEntropy() error {
 	for _, s := range slices.Clone(c.Entropy.Sources) {
 		c.imply(s.Fallback)
 	}
+	c.preferEnv(env)
 	return nil
+}
+
+// preferEnv makes the source that the environment chooses for requests the default, unless it says another one. A name of no source stays
+// with the models, whose check refuses it.
+func (c *Config) preferEnv(env map[string]string) {
+	name := cmp.Or(env["QR_ENTROPY_SOURCE"], env["QR_ENTROPY_SOURCE_TYPE"])
+	if env["QR_ENTROPY_DEFAULT"] == "" && slices.Contains(c.SourceNames(), name) {
+		c.Entropy.Default = name
+	}
 }
 
 // chosen are the sources that something of the process selects.

@@ -57,6 +57,27 @@ func TestImpliedSources(t *testing.T) {
 	}
 }
 
+// TestDefaultOfEnvironment holds that the source which the environment chooses is the default of the process, as its health and lists tell it.
+func TestDefaultOfEnvironment(t *testing.T) {
+	const two = fake + "\nentropy: {default: a, sources: [{name: a, type: mock}, {name: b, type: mock}]}"
+	for _, c := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, "a"},
+		{[]string{"QR_ENTROPY_SOURCE=b"}, "b"},
+		{[]string{"QR_ENTROPY_SOURCE_TYPE=quantum_grpc"}, "quantum_grpc"},
+		{[]string{"QR_ENTROPY_SOURCE=b", "QR_ENTROPY_DEFAULT=system"}, "system"},
+		{[]string{"QR_ENTROPY_SOURCE=b", "QR_ENTROPY_ALLOW=b"}, "b"},
+		{[]string{"QR_PRESET=chat_light"}, "a"},
+	} {
+		cfg, err := load(t, two, c.env)
+		if err != nil || cfg.Entropy.Default != c.want {
+			t.Errorf("%v: default %q, %v; want %q", c.env, cfg.Entropy.Default, err, c.want)
+		}
+	}
+}
+
 func TestImpliedOptions(t *testing.T) {
 	cfg, err := load(t, fake+"process: {grpc_mode: bidi_streaming, grpc_timeout_ms: 250, qr_cb_window_size: 50}", []string{
 		"QR_GRPC_SERVER_ADDRESS=unix:///run/e.sock", "QR_GRPC_API_KEY=secret", "QR_CB_RECOVERY_WINDOW_S=0.5", "Qr_Cb_Window_Size=60",

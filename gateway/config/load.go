@@ -100,7 +100,7 @@ func blame(err error, flags *pflag.FlagSet, env map[string]string) error {
 func (c *Config) fill(env map[string]string) []error {
 	errs := []error{c.fillProcess(env), c.loadPresets()}
 	if errors.Join(errs...) == nil { // else the parameters and sources would be blamed for what is wrong there
-		errs = append(errs, c.fillParams(env), c.fillEntropy())
+		errs = append(errs, c.fillParams(env), c.fillEntropy(env))
 	}
 	return errs
 }
