@@ -79,6 +79,7 @@ func (r *runner) answer(data []byte) error {
 		return r.out.Encode(result)
 	}
 	r.sum.Failed++
+	r.end(line.Stream)
 	f := failure{Line: r.sum.Lines, Stream: line.Stream}
 	f.Error.Message = err.Error()
 	if e, ok := errors.AsType[*sampler.ParamError](err); ok {
@@ -106,11 +107,19 @@ func (r *runner) do(data []byte, line *Line) (*Result, error) {
 	}
 	result, err := s.next(line)
 	if err != nil {
-		s.failed = r.sum.Lines
 		return nil, err
 	}
 	result.Line, result.Stream = r.sum.Lines, line.Stream
 	return result, nil
+}
+
+// end lets nothing go on after a line that failed: what follows was meant to build on it. The first error counts.
+func (r *runner) end(stream string) {
+	s := r.streams[stream]
+	if stream == "" || s != nil && s.failed > 0 || s == nil && len(r.streams) == maxStreams {
+		return
+	}
+	r.streams[stream] = &session{failed: r.sum.Lines}
 }
 
 // plain says what is of the wrong type without the names of Go.

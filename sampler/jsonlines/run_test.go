@@ -196,11 +196,17 @@ func TestSeedsAreNotRounded(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithItsError holds that a stream whose state is in doubt is not gone on with.
+// TestStreamEndsWithItsError holds that a stream whose state is in doubt, or that never began as it was meant to, is not gone on with.
 func TestStreamEndsWithItsError(t *testing.T) {
 	answers := run(t, `{"stream": "a", "logits": [1, 2], "u": 0.5}`, `{"stream": "a", "logits": [1, 2, 3], "u": 0.5}`,
-		`{"stream": "a", "logits": [1, 2], "u": 0.5}`, `{"stream": "b", "logits": [1, 2], "u": 0.5}`)
-	for i, want := range []string{"", "row has 3 logits", "ended with the error of line 2", ""} {
+		`{"stream": "a", "logits": [1, 2], "u": 0.5}`, `{"stream": "b", "logits": [1, 2], "u": 0.5}`,
+		`{"stream": "c", "logits": [1, 2], "u": 0.5, "params": {"qr_top_p": 5}}`, `{"stream": "c", "logits": [1, 2], "u": 0.5}`,
+		`{"stream": "b", "logits": [1, 2], "u": 5}`, `{"stream": "b", "logits": [1, 2], "u": 0.5}`, `{"stream": "b", "logits": [1, 2], "u": 0.5}`,
+		`{"stream": "d", "logits": [1, 2], "u": "x"}`, `{"logits": [1, 2], "u": 0.5, "stream": "d"}`)
+	for i, want := range []string{
+		"", "row has 3 logits", "ended with the error of line 2", "", "qr_top_p is 5", "ended with the error of line 5",
+		"u is 5", "ended with the error of line 7", "ended with the error of line 7", "u can't be", "ended with the error of line 10",
+	} {
 		if got := fmt.Sprint(answers[i]["error"]); (want == "") != (answers[i]["error"] == nil) || !strings.Contains(got, want) {
 			t.Errorf("line %d: got %v, want %q", i+1, answers[i], want)
 		}

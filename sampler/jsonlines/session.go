@@ -22,7 +22,7 @@ type session struct {
 	given  map[string]any // parameters as the first line gave them
 	prompt []int32
 	vocab  int
-	failed int // line that ended the stream: its strategy may have taken in half a token; 0: none
+	failed int // line that ended the stream, of which nothing else is kept then; 0: none
 }
 
 func newSession(p sampler.Params, presets Presets, line *Line) (*session, error) {
