@@ -23,6 +23,16 @@ const (
 	ClassReplay  Class = "replay"  // recorded or computed: no randomness of this moment at all
 )
 
+// Known reports whether it is one of them.
+func (c Class) Known() bool {
+	switch c {
+	case ClassJIT, ClassBuffer, ClassUnknown, ClassPool, ClassReplay:
+		return true
+	default:
+		return false
+	}
+}
+
 // Source hands out random bytes. Implementations are safe for concurrent use. One that holds a connection, a device or a process also
 // implements io.Closer; Close ends and waits for everything the source started, and draws fail with [KindClosed] afterwards.
 type Source interface {

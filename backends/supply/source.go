@@ -72,32 +72,8 @@ func (s *Source) Calibration(source string) *amplify.Calibration { return s.seco
 func block(b *entropy.Block) sampler.Block {
 	return sampler.Block{
 		Source: b.Source, Device: b.Device, Requested: b.Requested, Arrived: b.Arrived, ServerTime: b.ServerTime, Sequence: b.Sequence,
-		Echoed: b.Echoed, Class: string(b.Class), Shots: b.Shots, Fallback: b.Fallback, Flags: flags(b.Flags),
+		Echoed: b.Echoed, Class: string(b.Class), Shots: b.Shots, Fallback: b.Fallback, Flags: b.Flags.Names(),
 	}
-}
-
-// flags names what was noticed; nil where nothing was.
-func flags(f entropy.Flags) []string {
-	var names []string
-	for _, n := range flagNames {
-		if f&n.flag != 0 {
-			names = append(names, n.name)
-		}
-	}
-	return names
-}
-
-var flagNames = [...]struct {
-	flag entropy.Flags
-	name string
-}{
-	{entropy.FlagRepetition, "repetition"},
-	{entropy.FlagProportion, "proportion"},
-	{entropy.FlagDuplicate, "duplicate"},
-	{entropy.FlagTooFast, "too_fast"},
-	{entropy.FlagTimeOrder, "time_order"},
-	{entropy.FlagOtherDevice, "other_device"},
-	{entropy.FlagDrift, "drift"},
 }
 
 // numbers is the power of a source whose server makes numbers.

@@ -276,16 +276,3 @@ func TestWhatParametersNeed(t *testing.T) {
 		}
 	}
 }
-
-// Every flag has a name, and it is that of the guard's counters.
-func TestFlagNames(t *testing.T) {
-	if got := flags(1<<len(flagNames) - 1); len(got) != len(flagNames) {
-		t.Errorf("got %v", got)
-	}
-	if got := flags(entropy.FlagDrift); len(got) != 1 || got[0] != "drift" || flags(0) != nil {
-		t.Errorf("got %v", got)
-	}
-	if entropy.FlagDrift != 1<<(len(flagNames)-1) {
-		t.Error("a flag has no name here")
-	}
-}

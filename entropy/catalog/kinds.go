@@ -21,10 +21,10 @@ func Kinds() []Kind {
 		kind(Kind{Type: "mock", Aliases: []string{"mock_uniform"}, Class: entropy.ClassReplay, Help: "uniform bytes computed from a seed"}, local.DefaultMockConfig, opener(local.OpenMock)),
 		kind(Kind{Type: "mock_biased", Class: entropy.ClassReplay, Help: "computed bytes with a known fault, to try tests on"}, local.DefaultBiasedConfig, opener(local.OpenBiased)),
 		kind(Kind{Type: "replay", Class: entropy.ClassReplay, Help: "recorded bytes from a file, each once"}, local.DefaultReplayConfig, opener(local.OpenReplay)),
-		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, openGRPC),
-		kind(Kind{Type: "device", Class: entropy.ClassBuffer, Help: "a character device or serial port, by itself or by recipe"}, device.DefaultConfig, openDevice),
+		kind(Kind{Type: "grpc", Aliases: []string{"quantum_grpc"}, Class: entropy.ClassUnknown, Help: "an entropy server over gRPC"}, grpc.DefaultConfig, wired(grpc.Open, observed)),
+		kind(Kind{Type: "device", Class: entropy.ClassBuffer, Help: "a character device or serial port, by itself or by recipe"}, device.DefaultConfig, wired(device.Open, nothing[device.Deps])),
 		kind(Kind{Type: "http", Class: entropy.ClassUnknown, Help: "a service that is asked by HTTP: ANU, OpenEntropy, Quantis appliance, or any that sends bytes or JSON"}, http.DefaultConfig, opener(http.Open)),
-		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, openExec),
+		kind(Kind{Type: "exec", Class: entropy.ClassUnknown, Help: "a program that answers framed requests, or a Python class in our host"}, exec.DefaultConfig, wired(exec.Open, nothing[exec.Deps])),
 		kind(Kind{Type: "openentropy", Class: entropy.ClassPool, Help: "noise of a machine by OpenEntropy: its server, program or Python package"}, openentropy.DefaultConfig, opener(openentropy.Open)),
 		composed(Kind{Type: "fallback", Class: entropy.ClassUnknown, Help: "other sources in order: the first that answers serves"}, fallback.DefaultConfig, openFallback),
 	}
@@ -32,38 +32,24 @@ func Kinds() []Kind {
 
 // opener fits the Open of a source package that needs nothing of ours to the table.
 func opener[C any, S entropy.Source](open func(context.Context, string, C) (S, error)) func(context.Context, string, C, Deps) (entropy.Source, error) {
-	return func(ctx context.Context, name string, cfg C, _ Deps) (entropy.Source, error) {
-		s, err := open(ctx, name, cfg)
+	return wired(func(ctx context.Context, name string, cfg C, _ struct{}) (S, error) { return open(ctx, name, cfg) }, nothing[struct{}])
+}
+
+// wired fits one that needs something, which deps takes from ours.
+func wired[C, D any, S entropy.Source](open func(context.Context, string, C, D) (S, error), deps func(Deps) D) func(context.Context, string, C, Deps) (entropy.Source, error) {
+	return func(ctx context.Context, name string, cfg C, d Deps) (entropy.Source, error) {
+		s, err := open(ctx, name, cfg, deps(d))
 		if err != nil {
-			return nil, err
+			return nil, err // and no nil pointer that looks like a source
 		}
 		return s, nil
 	}
 }
 
-func openDevice(ctx context.Context, name string, cfg device.Config, _ Deps) (entropy.Source, error) {
-	s, err := device.Open(ctx, name, cfg, device.Deps{})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+// nothing is what a package gets that can be told more, but need not.
+func nothing[D any](Deps) D { return *new(D) }
 
-func openExec(ctx context.Context, name string, cfg exec.Config, _ Deps) (entropy.Source, error) {
-	s, err := exec.Open(ctx, name, cfg, exec.Deps{})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func openGRPC(ctx context.Context, name string, cfg grpc.Config, d Deps) (entropy.Source, error) {
-	s, err := grpc.Open(ctx, name, cfg, grpc.Deps{Observer: d.Requests})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+func observed(d Deps) grpc.Deps { return grpc.Deps{Observer: d.Requests} }
 
 func composed(line Kind, defaults func() fallback.Config, open func(context.Context, string, fallback.Config, Deps) (entropy.Source, error)) Kind {
 	line.Members = func(opts map[string]any) ([]string, error) {

@@ -108,8 +108,7 @@ func (c Config) validateNumbers() error {
 
 func (c Config) validateClass() error {
 	var f findings
-	known := []entropy.Class{entropy.ClassJIT, entropy.ClassBuffer, entropy.ClassUnknown, entropy.ClassPool, entropy.ClassReplay}
-	f.check(slices.Contains(known, c.Class), "class is %q; it must be jit, buffer, unknown, pool or replay", c.Class)
+	f.check(c.Class.Known(), "class is %q; it must be jit, buffer, unknown, pool or replay", c.Class)
 	f.check(!c.AllowUrandom || c.Class == entropy.ClassPool, "class is %q; with allow_urandom it must be pool, which it is", c.Class)
 	drains := c.Flush || c.Discard > 0 || c.ReadyFile != "" || c.Protocol != ProtocolStream || c.DTR == DTRGate
 	f.check(c.Class != entropy.ClassJIT || drains, "class jit needs flush, discard, ready_file or dtr: else bytes that waited would be used")

@@ -122,17 +122,13 @@ func classSpec(text string) bool {
 }
 
 func (c Config) validateClass() error {
-	if c.Class != "" && !knownClass(c.Class) {
+	if c.Class != "" && !c.Class.Known() {
 		return fmt.Errorf("class is %q; it must be jit, buffer, unknown, pool or replay", c.Class)
 	}
 	if c.Framing == FramingRaw && c.Class != "" && c.Class != entropy.ClassPool && c.Class != entropy.ClassReplay {
 		return fmt.Errorf("class is %q; with framing raw it must be pool or replay, since bytes wait in the pipe", c.Class)
 	}
 	return nil
-}
-
-func knownClass(class entropy.Class) bool {
-	return slices.Contains([]entropy.Class{entropy.ClassJIT, entropy.ClassBuffer, entropy.ClassUnknown, entropy.ClassPool, entropy.ClassReplay}, class)
 }
 
 func (c Config) validateNumbers() error {

@@ -70,7 +70,7 @@ func (h *hello) check() error {
 	switch {
 	case h.Name == "" || len(h.Name) > maxDevice:
 		return fmt.Errorf("its name is %d bytes long; it must be 1 to %d", len(h.Name), maxDevice)
-	case h.Class != "" && !knownClass(h.Class):
+	case h.Class != "" && !h.Class.Known():
 		return fmt.Errorf("its class is %q; it must be jit, buffer, unknown, pool or replay", h.Class)
 	case len(h.Device) > maxDevice:
 		return fmt.Errorf("its device's name is %d bytes long, more than %d", len(h.Device), maxDevice)

@@ -147,8 +147,9 @@ func (c *Config) validateCall() error {
 	f := findings{
 		err, c.Fields.validate(c.Echo),
 		oneOf("mode", c.Mode, ModeUnary, ModeServer, ModeBidi), oneOf("echo", c.Echo, EchoSequence, EchoNone),
-		oneOf("payload", c.Payload, payloads...), oneOf("class", string(c.Class), "jit", "buffer", "unknown", "pool", "replay"),
+		oneOf("payload", c.Payload, payloads...),
 	}
+	f.check(c.Class.Known(), "class %q: must be jit, buffer, unknown, pool or replay", c.Class)
 	for _, m := range []struct{ key, path string }{
 		{"method_path", c.Method}, {"stream_method_path", c.Stream}, {"draw_method_path", c.NumberMethod}, {"draw_stream_method_path", c.NumberStream},
 	} {

@@ -114,17 +114,13 @@ func (c Config) validateAPI(api api) error {
 	isOpen := c.API == "openentropy"
 	f.check(isOpen || c.Source == "", "source is for api openentropy")
 	f.check(!isOpen || slices.Contains([]string{"raw", "vonneumann", "sha256"}, c.Conditioning), "conditioning is %q; it must be raw, vonneumann or sha256", c.Conditioning)
-	f.check(c.Class == "" || knownClass(c.Class), "class is %q; it must be jit, buffer, unknown, pool or replay", c.Class)
+	f.check(c.Class == "" || c.Class.Known(), "class is %q; it must be jit, buffer, unknown, pool or replay", c.Class)
 	f.check(!isOpen || c.Class != entropy.ClassJIT || c.measures(), "class jit needs one source and conditioning raw: anything else comes from a pool")
 	return errors.Join(f...)
 }
 
 // measures reports whether an OpenEntropy server makes the bytes when it is asked.
 func (c Config) measures() bool { return c.Source != "" && c.Conditioning == "raw" }
-
-func knownClass(class entropy.Class) bool {
-	return slices.Contains([]entropy.Class{entropy.ClassJIT, entropy.ClassBuffer, entropy.ClassUnknown, entropy.ClassPool, entropy.ClassReplay}, class)
-}
 
 func (c Config) validateKey(api api) error {
 	var f findings

@@ -50,6 +50,11 @@ func (b *blocks) GetEntropy(ctx context.Context, req *entropypb.EntropyRequest) 
 
 // StreamEntropy implements the service, for callers that ask once and for those that ask on and on.
 func (b *blocks) StreamEntropy(stream grpc.BidiStreamingServer[entropypb.EntropyRequest, entropypb.EntropyResponse]) error {
+	return each(b.server, stream, func(req *entropypb.EntropyRequest) error { return b.answer(stream, req) })
+}
+
+// each answers the requests of a stream, one after the other, until it ends or the server stops.
+func each[Req, Res any](s *Server, stream grpc.BidiStreamingServer[Req, Res], answer func(*Req) error) error {
 	for {
 		req, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -58,11 +63,11 @@ func (b *blocks) StreamEntropy(stream grpc.BidiStreamingServer[entropypb.Entropy
 		if err != nil {
 			return err
 		}
-		if !b.server.gate.enter() {
+		if !s.gate.enter() {
 			return errStopping
 		}
-		err = b.answer(stream, req)
-		switch open := b.server.gate.leave(); {
+		err = answer(req)
+		switch open := s.gate.leave(); {
 		case errors.Is(err, errCut):
 			return nil
 		case err != nil:
@@ -168,28 +173,13 @@ func (d *draws) GetDraw(ctx context.Context, req *entropypb.DrawRequest) (*entro
 
 // StreamDraws implements the service.
 func (d *draws) StreamDraws(stream grpc.BidiStreamingServer[entropypb.DrawRequest, entropypb.DrawResponse]) error {
-	for {
-		req, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	return each(d.server, stream, func(req *entropypb.DrawRequest) error {
+		out, err := d.server.number(stream.Context(), req)
 		if err != nil {
 			return err
 		}
-		if !d.server.gate.enter() {
-			return errStopping
-		}
-		out, err := d.server.number(stream.Context(), req)
-		if err == nil {
-			err = stream.Send(out)
-		}
-		switch open := d.server.gate.leave(); {
-		case err != nil:
-			return err
-		case !open:
-			return errStopping
-		}
-	}
+		return stream.Send(out)
+	})
 }
 
 // number integrates a block of the source.
