@@ -24,7 +24,7 @@ func (s *Source) Number(ctx context.Context, req entropy.NumberRequest) (entropy
 	err := s.call(ctx, s.numbers, req.BlockBytes, func(seq int64) request {
 		return request{seq: seq, msg: encodeDraw(seq, req.SourceID, req.BlockBytes), limit: 64 << 10}
 	}, func(seq int64, a answer) error {
-		return takeNumber(seq, a, &n)
+		return takeNumber(seq, req.SourceID, a, &n)
 	})
 	if err != nil {
 		return entropy.Number{}, err
@@ -32,14 +32,16 @@ func (s *Source) Number(ctx context.Context, req entropy.NumberRequest) (entropy
 	return n, nil
 }
 
-// takeNumber checks the answer and takes it over.
-func takeNumber(seq int64, a answer, n *entropy.Number) error {
+// takeNumber checks the answer and takes it over. source is the one that was asked for; empty is any.
+func takeNumber(seq int64, source string, a answer, n *entropy.Number) error {
 	r, err := decodeDraw(a.buf.ReadOnlyData())
 	switch {
 	case err != nil:
 		return &protocolError{err.Error()}
 	case r.echo != seq:
 		return protocolf("the number is for request %d, asked was %d", r.echo, seq)
+	case source != "" && r.sourceID != "" && r.sourceID != source:
+		return protocolf("the number is of source %.100q, asked was %q", r.sourceID, source)
 	}
 	if err := r.check(); err != nil {
 		return err

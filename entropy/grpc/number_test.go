@@ -54,6 +54,7 @@ func TestWrongNumbers(t *testing.T) {
 		"infinite":  {reply(math.Inf(1), 0), true, "must lie between"},
 		"z is NaN":  {reply(0.5, math.NaN()), true, "z is NaN"},
 		"no echo":   {reply(0.5, 0), false, ""},
+		"other":     {protowire.AppendString(protowire.AppendTag(reply(0.5, 0), 5, protowire.BytesType), "spare"), true, `of source "spare", asked was "lane"`},
 		"malformed": {[]byte{0x09, 1}, false, "malformed"},
 	} {
 		for _, mode := range []string{grpc.ModeUnary, grpc.ModeBidi} {
@@ -72,7 +73,7 @@ func TestWrongNumbers(t *testing.T) {
 				}
 				return nil
 			})
-			_, err := open(t, address, inMode(mode)).Number(t.Context(), entropy.NumberRequest{})
+			_, err := open(t, address, inMode(mode)).Number(t.Context(), entropy.NumberRequest{SourceID: "lane"})
 			if entropy.KindOf(err) != entropy.KindProtocol {
 				t.Errorf("%s/%s: %v (%s)", name, mode, err, hex.EncodeToString(c.msg))
 			} else {
