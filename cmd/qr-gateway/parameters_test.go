@@ -13,6 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/amplify"
+	"qr-gateway/sampler/temper"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -37,6 +39,32 @@ func TestGenerated(t *testing.T) {
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s is not what the table says; go test ./cmd/qr-gateway -run Generated -update (-want +got):\n%s", file, diff)
 		}
+	}
+}
+
+// TestStrategiesPage holds that the page has every strategy and amplifier, and every parameter of one.
+func TestStrategiesPage(t *testing.T) {
+	data, err := os.ReadFile(root + "/docs/strategies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	has := func(name string, fields []sampler.Field) {
+		if !strings.Contains(page, "| `"+name+"` |") {
+			t.Errorf("the page has no line for %s", name)
+		}
+		for _, f := range fields {
+			_, bare, _ := strings.Cut(strings.TrimPrefix(f.Key, "qr_"), "_") // without the strategy's prefix
+			if !strings.Contains(page, bare) && !strings.Contains(page, f.Key) {
+				t.Errorf("the page doesn't tell of %s", f.Key)
+			}
+		}
+	}
+	for _, k := range temper.Kinds() {
+		has(k.Name, k.Fields)
+	}
+	for _, k := range amplify.Kinds() {
+		has(k.Name, k.Fields)
 	}
 }
 

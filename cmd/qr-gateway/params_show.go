@@ -14,7 +14,9 @@ import (
 
 	"qr-gateway/gateway/config"
 	"qr-gateway/sampler"
+	"qr-gateway/sampler/amplify"
 	"qr-gateway/sampler/param"
+	"qr-gateway/sampler/temper"
 )
 
 func newParams() *cobra.Command {
@@ -116,9 +118,27 @@ func parametersPage() []byte {
 				b.WriteString("Set by the process only: in the environment, or under `process:` in the file, without `qr_`.\n\n")
 			}
 		}
-		fmt.Fprintf(&b, "### `%s`\n\n%s\n\n%s\n\n", f.Key, f.Help, facts(f))
+		fmt.Fprintf(&b, "### `%s`\n\n%s\n\n%s%s\n\n", f.Key, f.Help, words(f.Key), facts(f))
 	}
 	return append(bytes.TrimSpace(b.Bytes()), '\n')
+}
+
+// words explain those that a field takes, where a table has them.
+func words(key string) string {
+	var b strings.Builder
+	switch key {
+	case "qr_temperature_strategy":
+		for _, k := range temper.Kinds() {
+			fmt.Fprintf(&b, "- `%s`: %s\n", k.Name, k.Help)
+		}
+	case "qr_amplifier":
+		for _, k := range amplify.Kinds() {
+			fmt.Fprintf(&b, "- `%s`: %s\n", k.Name, k.Help)
+		}
+	default:
+		return ""
+	}
+	return b.String() + "\n[strategies.md](strategies.md) has the formulas.\n\n"
 }
 
 const parametersIntro = `# Parameters
