@@ -145,12 +145,3 @@ type Ticket interface {
 	// Drop gives the bytes up.
 	Drop()
 }
-
-// Filler hands out the bytes of a source without their record.
-type Filler struct{ Source Source }
-
-// Fill fills all of buf.
-func (f Filler) Fill(ctx context.Context, buf []byte) error {
-	_, err := f.Source.Draw(ctx, buf)
-	return err
-}
