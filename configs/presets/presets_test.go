@@ -49,6 +49,7 @@ func TestPublishedPresets(t *testing.T) {
 		if !got.BuiltIn || got.Experimental != (want.Preset == "creative_sampling") {
 			t.Errorf("%s: built in %t, experimental %t", got.Name, got.BuiltIn, got.Experimental)
 		}
+		want.Sets["decoder"] = "plain" // there is no other there
 		if diff := cmp.Diff(keyed(t, "qr_", want.Sets), keyed(t, "", got.Sets)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Preset, diff)
 		}
@@ -67,6 +68,23 @@ func keyed(t *testing.T, prefix string, values map[string]any) map[string]string
 		out[key] = fmt.Sprint(v)
 	}
 	return out
+}
+
+// TestPublishedOverLookahead holds that the presets of qr-sampler are what they are there on a model that looks ahead by default.
+func TestPublishedOverLookahead(t *testing.T) {
+	for _, name := range []string{"normal_t1", "chat_light", "creative_sampling", "qthought", "qthought_think", "qthought_voice", "qthought_purity"} {
+		values, err := builtIn(t).Values(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := sampler.Defaults()
+		if err := p.Set("qr_alpha", 0.3); err != nil {
+			t.Fatal(err)
+		}
+		if errs := p.Lay(values); len(errs) > 0 || p.Validate() != nil || p.UsesLookahead() {
+			t.Errorf("%s: %v, %v, looks ahead: %t", name, errs, p.Validate(), p.UsesLookahead())
+		}
+	}
 }
 
 // TestOwnPresets holds that every preset is valid from the defaults, and says what it is for.
