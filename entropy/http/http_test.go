@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	stdhttp "net/http"
 	"net/http/httptest"
@@ -413,69 +412,6 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		if got := retryAfter(text, now, time.Minute); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-}
-
-// A key goes into its header and nowhere else.
-func TestKeyStaysSecret(t *testing.T) {
-	t.Setenv("QR_TEST_SECRET", "canary-key")
-	cfg := services()["qrypt"].cfg
-	cfg.APIKeyEnv = "QR_TEST_SECRET"
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte("right key\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	byFile := cfg
-	byFile.APIKeyEnv, byFile.APIKeyFile = "", path
-	draw(t, start(t, byFile, serveQrypt), 16)
-	s := start(t, cfg, func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
-		gives(401, isText, "who is %s at %s?", r.Header.Get("Authorization"), r.URL)(w, r)
-	})
-	err := drawError(t, s)
-	if !strings.Contains(err.Error(), "Bearer (key)") {
-		t.Errorf("the key was not sent: %v", err)
-	}
-	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v", s.key, s.key, s.key)} {
-		if strings.Contains(text, "canary") {
-			t.Errorf("the key is shown: %s", text)
-		}
-	}
-}
-
-// TestKeyInAnAnswer: nor does a key that the service sends back in the text of its answer.
-func TestKeyInAnAnswer(t *testing.T) {
-	t.Setenv("QR_TEST_SECRET", "canary-key")
-	for name, answer := range map[string]string{
-		"anu":   `{"success":false,"message":"the key canary-key is not known"}`,
-		"qrypt": `{"random":["canary-key"]}`,
-		"words": `{"result":{"ok":"canary-key"}}`,
-	} {
-		cfg := services()[name].cfg
-		cfg.APIKeyEnv = "QR_TEST_SECRET"
-		err := drawError(t, start(t, cfg, gives(200, isJSON, "%s", answer)))
-		if strings.Contains(err.Error(), "canary") {
-			t.Errorf("%s: the key is shown: %v", name, err)
-		}
-	}
-}
-
-// TestCachedAnswersAreRefused: what a cache on the way hands out was handed out before, or may be again.
-func TestCachedAnswersAreRefused(t *testing.T) {
-	for age, ok := range map[string]bool{"": true, "0": true, "1": false, "86400": false, "old": false} {
-		s := start(t, services()["quantis"].cfg, func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
-			if r.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("caches on the way are told %q", r.Header.Get("Cache-Control"))
-			}
-			if age != "" {
-				w.Header().Set("Age", age)
-			}
-			gives(200, octets, "0123456789abcdef")(w, r)
-		})
-		if ok {
-			draw(t, s, 16)
-		} else if err := drawError(t, s); entropy.KindOf(err) != entropy.KindProtocol || !strings.Contains(err.Error(), "cache") {
-			t.Errorf("age %q: %v", age, err)
 		}
 	}
 }
