@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 )
 
 // Options say where a configuration comes from.
@@ -132,10 +135,17 @@ func readFile(path string) (map[string]any, error) {
 	if path == "" {
 		return map[string]any{}, nil
 	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
 	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
-	v.SetConfigFile(path)
 	v.SetConfigType("yaml")
-	if err := v.ReadInConfig(); err != nil {
+	if err := v.ReadConfig(bytes.NewReader(data)); err != nil {
+		text := strings.NewReplacer("While parsing config: ", "", "map[string]interface {}", "keys with values").Replace(err.Error())
+		return nil, fmt.Errorf("read configuration %s: %s", path, text)
+	}
+	if err := sameKeys(data); err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	settings := v.AllSettings()
@@ -154,6 +164,31 @@ func readFile(path string) (map[string]any, error) {
 		}
 	}
 	return settings, nil
+}
+
+// sameKeys refuses keys that differ by case only: which of them counted would be chance.
+func sameKeys(data []byte) error {
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return err
+	}
+	var errs []error
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		first := map[string]string{}
+		for i, c := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 0 {
+				folded := strings.ToLower(c.Value)
+				if other, taken := first[folded]; taken && other != c.Value {
+					errs = append(errs, fmt.Errorf("line %d: %s is there too, as %s; case makes no difference, so give one of them", c.Line, c.Value, other))
+				}
+				first[folded] = c.Value
+			}
+			walk(c)
+		}
+	}
+	walk(&root)
+	return errors.Join(errs...)
 }
 
 // entries are the maps of a list.

@@ -105,7 +105,7 @@ func paramEnv(env map[string]string) map[string]string {
 // lay lays one layer over what the model has so far.
 func (m *Model) lay(l layer) []error {
 	var errs []error
-	bad := map[string]bool{}
+	bad, waved := map[string]bool{}, m.Params.WavePeriod > 0
 	for _, err := range slices.Concat(m.Params.Lay(l.values), m.Params.LayText(l.text)) {
 		var own *sampler.ParamError
 		path := l.path
@@ -121,6 +121,9 @@ func (m *Model) lay(l layer) []error {
 		if key, err := sampler.Key(name); err == nil && !bad[name] {
 			m.Origins[key] = l.origin
 		}
+	}
+	if waved && m.Params.WavePeriod == 0 { // alpha of this layer took it away
+		m.Origins["qr_wave_period"] = l.origin
 	}
 	return errs
 }

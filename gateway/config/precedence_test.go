@@ -91,6 +91,17 @@ func TestPresetOfTheProcess(t *testing.T) {
 	}
 }
 
+// TestOriginOfLostWave holds that a wave which a higher layer's alpha took away is told as that layer's doing.
+func TestOriginOfLostWave(t *testing.T) {
+	cfg, err := load(t, fake+"preset: future_wave", []string{"QR_ALPHA=0.5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := cfg.Models[0]; m.Params.WavePeriod != 0 || m.Origins["qr_wave_period"] != "environment" {
+		t.Errorf("period %v from %q", m.Params.WavePeriod, m.Origins["qr_wave_period"])
+	}
+}
+
 // TestUnusedVariables holds that what does nothing is said to do nothing.
 func TestUnusedVariables(t *testing.T) {
 	cfg, err := load(t, fake+"process: {apply_parallel_rows: 2}", []string{"QR_PREINIT_ENTROPY_SOURCES=quantum_grpc,system", "QR_GRPC_PREPROBE_ENABLED=0"})

@@ -36,6 +36,8 @@ func fileRefusals() []refusal {
 		{name: "log level", yaml: "log: {level: loud}" + fake},
 		{name: "origin", yaml: "server: {cors_origins: [chat.example.org]}" + fake},
 		{name: "duplicate key", yaml: "server: {listen: 'a:1', listen: 'b:1'}" + fake},
+		{name: "keys that differ by case", yaml: "server: {listen: 'a:1', Listen: 'b:1'}\nmodels: [{id: a, backend: fake, defaults: {qr_alpha: 0.5, QR_ALPHA: 0.6}}]"},
+		{name: "a list", yaml: "- id: a"},
 		{name: "broken yaml", yaml: "server: {listen: 'a:1'" + fake},
 		{name: "several at once", yaml: "server: {keep_alive: 0s}\nlog: {level: loud}\nmodels: [{backend: magic}]"},
 	}
