@@ -86,7 +86,7 @@ func listenFile(a address.Address, mode fs.FileMode) (_ *listener, err error) {
 		return nil, fmt.Errorf("listen on %s: open its folder: %w", a.Text, err)
 	}
 	defer folder.Close()
-	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
+	if err := lock(folder); err != nil {
 		return nil, fmt.Errorf("listen on %s: lock its folder: %w", a.Text, err)
 	}
 	if err := checkFree(a); err != nil {
@@ -115,6 +115,24 @@ func listenFile(a address.Address, mode fs.FileMode) (_ *listener, err error) {
 		return nil, err
 	}
 	return &listener{l, a, info}, nil
+}
+
+// lockTime is how long another server may take to bind its socket; it does nothing else meanwhile.
+const lockTime = 2 * time.Second
+
+// lock waits for a folder's lock, which ends with the file.
+func lock(folder *os.File) error {
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for began := time.Now(); ; <-pause.C {
+		err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return err
+		case time.Since(began) > lockTime:
+			return errors.New("another process holds the lock: choose a folder of its own for the socket")
+		}
+	}
 }
 
 func ignoreMissing(err error) error {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,61 +297,6 @@ func TestGrace(t *testing.T) {
 	}
 	if err := <-ended; err == nil {
 		t.Error("the request succeeds")
-	}
-}
-
-func TestSockets(t *testing.T) {
-	dir := folder(t)
-	at := func(name string) (string, func(*server.Config)) {
-		path := filepath.Join(dir, name)
-		return path, func(c *server.Config) { c.Listen = []string{"unix://" + path} }
-	}
-	try := func(change func(*server.Config)) error {
-		cfg := server.DefaultConfig()
-		change(&cfg)
-		s, err := server.New(cfg, server.Deps{Source: local.NewSystem()})
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		return s.Run(ctx)
-	}
-	path, here := at("live")
-	s := start(t, nil, func(c *server.Config) { here(c); c.SocketMode = 0o600 })
-	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket's mode: %v, %v", info, err)
-	}
-	if err := try(here); err == nil || !strings.Contains(err.Error(), "another server uses it") {
-		t.Errorf("a live socket: %v", err)
-	}
-	if _, err := get(t, dial(t, s.Addrs()[0]), 4); err != nil {
-		t.Errorf("the live server after that: %v", err)
-	}
-
-	path, here = at("stale")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	l.Close()
-	if err := try(here); err != nil {
-		t.Errorf("a stale socket: %v", err)
-	}
-
-	path, here = at("file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := try(here); err == nil || !strings.Contains(err.Error(), "another kind") {
-		t.Errorf("a file: %v", err)
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	if _, here = at("missing/s"); try(here) == nil {
-		t.Error("a folder that is not there is accepted")
 	}
 }
 
