@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"qr-gateway/entropy/server"
 	"qr-gateway/entropy/local"
+	"qr-gateway/entropy/server"
 )
 
 func TestSockets(t *testing.T) {
