@@ -118,7 +118,7 @@ func penaltyRows() []row[Params] {
 			Field{
 				Key: "qr_logit_bias", Group: groupPenalties, Standard: "logit_bias", Env: "QR_LOGIT_BIAS", Type: TypeObject, MaxLen: 4096, Min: -100, Max: 100,
 				Default: map[string]any{},
-				Help:    "Added to the logits of tokens, by their ids: {\"50\": -100} bans token 50.",
+				Help:    "Added to the logits of tokens, by their ids: {\"50\": -100} all but bans token 50.",
 			},
 			func(p *Params) any { return &p.LogitBias },
 		},

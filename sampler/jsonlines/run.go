@@ -20,8 +20,11 @@ import (
 // MaxLine is the longest line, in bytes: a row of 1,000,000 logits with every digit has room.
 const MaxLine = 64 << 20
 
-// maxStreams bounds the memory that streams take.
-const maxStreams = 1024
+// maxStreams and maxPlaces, the tokens of the vocabularies of all streams together, bound the memory that streams take: some 80 bytes a place.
+const (
+	maxStreams = 1024
+	maxPlaces  = 32 << 20
+)
 
 // Summary counts lines.
 type Summary struct {
@@ -34,6 +37,7 @@ type runner struct {
 	presets Presets
 	out     *json.Encoder
 	streams map[string]*session
+	places  int // of all streams
 	sum     Summary
 }
 
@@ -119,6 +123,9 @@ func (r *runner) end(stream string) {
 	if stream == "" || s != nil && s.failed > 0 || s == nil && len(r.streams) == maxStreams {
 		return
 	}
+	if s != nil {
+		r.places -= s.vocab
+	}
 	r.streams[stream] = &session{failed: r.sum.Lines}
 }
 
@@ -142,9 +149,11 @@ func (r *runner) session(line *Line) (*session, error) {
 	if err != nil || line.Stream == "" {
 		return s, err
 	}
-	if len(r.streams) == maxStreams {
-		return nil, fmt.Errorf("stream %q is one too many: there are %d already", line.Stream, maxStreams)
+	if len(r.streams) == maxStreams || r.places+s.vocab > maxPlaces {
+		return nil, fmt.Errorf("stream %q is one too many: there are %d already; a run has up to %d, with %d tokens in all vocabularies together",
+			line.Stream, len(r.streams), maxStreams, maxPlaces)
 	}
+	r.places += s.vocab
 	r.streams[line.Stream] = s
 	return s, nil
 }

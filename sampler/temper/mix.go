@@ -8,8 +8,8 @@ import (
 
 func mixFields() []param.Field {
 	return []param.Field{
-		number("mix_t_cool", 0.3, 2.2, 0.7, "mix_temperatures: the one temperature."),
-		number("mix_t_hot", 0.3, 2.2, 1.3, "mix_temperatures: the other temperature."),
+		number("mix_t_cool", 0.3, 2.2, 0.7, "mix_temperatures: temperature of the cool share."),
+		number("mix_t_hot", 0.3, 2.2, 1.3, "mix_temperatures: temperature of the hot share, which the gate sets."),
 		number("mix_gate_a", -1e4, 1e4, 1.5, "mix_temperatures: how steeply the share of the hot one rises with entropy, per nat."),
 		number("mix_gate_b", -100, 100, 1.3, "mix_temperatures: entropy in the middle of the rise, in nats."),
 		number("mix_gate_c", -1e4, 1e4, 0.8, "mix_temperatures: how steeply the share of the hot one rises with varentropy, per nat^2."),
