@@ -53,6 +53,7 @@ type Block struct {
 	Echoed     bool      // the source sent back the sequence number or nonce of this very request
 	Class      Class
 	Shots      int    // reads of the device it took; 0 is 1
+	Discarded  int    // blocks that came for this draw and were not used; with an error too
 	Fallback   bool   // the bytes come from a second choice
 	Flags      Flags  // what was noticed about the bytes
 	Pipelined  bool   // asked for before the logits existed

@@ -60,7 +60,7 @@ type Block struct {
 	Shots      int       // reads of the device it took; 0 is 1
 	Fallback   bool      // the bytes come from a second choice
 	Flags      []string  // names of what was noticed about the bytes; never changed
-	Discarded  int64     // bytes or replies that were thrown away for this draw
+	Discarded  int64     // blocks that came for this draw and were not used
 }
 
 // Number is a uniform number that a server made of a block of its own, with what it says about it.

@@ -73,6 +73,7 @@ func block(b *entropy.Block) sampler.Block {
 	return sampler.Block{
 		Source: b.Source, Device: b.Device, Requested: b.Requested, Arrived: b.Arrived, ServerTime: b.ServerTime, Sequence: b.Sequence,
 		Echoed: b.Echoed, Class: string(b.Class), Shots: b.Shots, Fallback: b.Fallback, Flags: b.Flags.Names(),
+		Discarded: int64(b.Discarded),
 	}
 }
 

@@ -137,7 +137,7 @@ func TestBlocksAndFlags(t *testing.T) {
 	at := time.Unix(0, 1700000000000000001)
 	s := lend(t, &provider{policy: "observe", sources: map[string]entropy.Source{"q": &told{block: entropy.Block{
 		Source: "second", Device: "d", Requested: at, Arrived: at.Add(1), ServerTime: at.Add(2), Sequence: 4, Echoed: true,
-		Class: entropy.ClassJIT, Shots: 2, Fallback: true, Flags: entropy.FlagRepetition | entropy.FlagDrift,
+		Class: entropy.ClassJIT, Shots: 2, Fallback: true, Flags: entropy.FlagRepetition | entropy.FlagDrift, Discarded: 1,
 	}}}})
 	o, err := s.Open(t.Context(), "q", hub.Blocks{})
 	if err != nil || o.Policy != "observe" || o.Name != "q" || o.Calibration != nil {
@@ -145,7 +145,7 @@ func TestBlocksAndFlags(t *testing.T) {
 	}
 	want := sampler.Block{
 		Source: "second", Device: "d", Requested: at, Arrived: at.Add(1), ServerTime: at.Add(2), Sequence: 4, Echoed: true, Class: "jit",
-		Shots: 2, Fallback: true, Flags: []string{"repetition", "drift"},
+		Shots: 2, Fallback: true, Flags: []string{"repetition", "drift"}, Discarded: 1,
 	}
 	got, err := o.Source.Fill(t.Context(), make([]byte, 8))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

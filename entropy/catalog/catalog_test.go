@@ -367,3 +367,22 @@ func TestListsAsText(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestCompositionTellsWhatItDiscarded: the block that a member's guard refused shows on the one that was used.
+func TestCompositionTellsWhatItDiscarded(t *testing.T) {
+	s, err := Open(t.Context(), []Spec{
+		{Name: "stuck", Type: "mock_biased", Options: opts{"fault": "stuck"}},
+		{Name: "both", Type: "fallback", Options: opts{"sources": "stuck,system"}},
+	}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	src, err := s.Get("both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := src.Draw(t.Context(), make([]byte, 64)); err != nil || !b.Fallback || b.Discarded != 1 || b.Source != "system" {
+		t.Errorf("%+v, %v", b, err)
+	}
+}

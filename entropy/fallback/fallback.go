@@ -58,8 +58,10 @@ func New(name string, cfg Config, members []entropy.Source) (*Source, error) {
 // no reason to ask the next.
 func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 	var causes []error
+	spent := 0
 	for i, m := range s.members {
 		b, err := m.Draw(ctx, buf)
+		b.Discarded += spent
 		if err == nil {
 			b.Fallback = b.Fallback || i > 0
 			return b, nil
@@ -67,9 +69,10 @@ func (s *Source) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 		if ctx.Err() != nil {
 			return entropy.Block{}, err
 		}
+		spent = b.Discarded
 		causes = append(causes, err)
 	}
-	return entropy.Block{}, &entropy.Error{
+	return entropy.Block{Discarded: spent}, &entropy.Error{
 		Kind: entropy.KindOf(causes[0]), Source: s.name, Message: "every source of the list failed",
 		Hint: "end the list with a source that needs no network or device, such as system", Err: errors.Join(causes...),
 	}

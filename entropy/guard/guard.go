@@ -90,7 +90,7 @@ func (g *Guard) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
 // conclude ends an outage or applies the policy.
 func (g *Guard) conclude(ctx context.Context, buf []byte, b entropy.Block, reason Reason, err error) (entropy.Block, error) {
 	if err != nil {
-		return g.instead(ctx, buf, reason, err)
+		return g.instead(ctx, buf, b.Discarded, reason, err)
 	}
 	if reason == ReasonNone {
 		g.recovered(&g.bytes)
@@ -112,14 +112,14 @@ func (g *Guard) draw(ctx context.Context, buf []byte) (entropy.Block, Reason, er
 func (g *Guard) settle(ctx context.Context, asked time.Time, buf []byte, b entropy.Block, err error) (entropy.Block, Reason, error) {
 	if err != nil {
 		reason, err := g.failed(ctx, err)
-		return entropy.Block{}, reason, err
+		return entropy.Block{Discarded: b.Discarded}, reason, err
 	}
 	g.counts.latency.add(b.Arrived.Sub(b.Requested))
 	reason, err := g.inspect(asked, buf, &b)
 	if err != nil && !g.observes(reason) {
 		g.counts.discard(len(buf))
 		clear(buf)
-		return entropy.Block{}, reason, err
+		return entropy.Block{Discarded: b.Discarded + 1}, reason, err
 	}
 	if err != nil {
 		g.failing(&g.bytes, reason, err)
@@ -148,18 +148,19 @@ func (g *Guard) failed(ctx context.Context, err error) (Reason, error) {
 	return reason, err
 }
 
-// instead applies the policy after a draw that gave nothing.
-func (g *Guard) instead(ctx context.Context, buf []byte, reason Reason, err error) (entropy.Block, error) {
+// instead applies the policy after a draw that gave nothing. spent is how many blocks came for it.
+func (g *Guard) instead(ctx context.Context, buf []byte, spent int, reason Reason, err error) (entropy.Block, error) {
 	if reason == ReasonNone || reason == ReasonClosed {
-		return entropy.Block{}, err
+		return entropy.Block{Discarded: spent}, err
 	}
 	g.failing(&g.bytes, reason, err)
 	if g.cfg.Policy != Fallback {
-		return entropy.Block{}, err
+		return entropy.Block{Discarded: spent}, err
 	}
 	b, second := g.deps.Fallback.Draw(ctx, buf)
+	b.Discarded += spent
 	if second != nil {
-		return entropy.Block{}, g.bothFailed(ctx, err, second)
+		return entropy.Block{Discarded: b.Discarded}, g.bothFailed(ctx, err, second)
 	}
 	g.counts.fallbacks[reason].Add(1)
 	b.Fallback = true

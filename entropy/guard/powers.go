@@ -61,7 +61,7 @@ func (n numberer) Number(ctx context.Context, req entropy.NumberRequest) (entrop
 	if g.cfg.Policy != Fallback {
 		return entropy.Number{}, err
 	}
-	return n.standIn(ctx, req, reason, err)
+	return n.standIn(ctx, req, out.Block.Discarded, reason, err)
 }
 
 func (n numberer) number(ctx context.Context, req entropy.NumberRequest) (entropy.Number, Reason, error) {
@@ -89,7 +89,7 @@ func (n numberer) number(ctx context.Context, req entropy.NumberRequest) (entrop
 		return out, reason, nil
 	}
 	g.counts.discard(0)
-	return entropy.Number{}, reason, err
+	return entropy.Number{Block: entropy.Block{Discarded: 1}}, reason, err
 }
 
 func (g *Guard) inspectNumber(asked time.Time, n *entropy.Number) (Reason, error) {
@@ -112,7 +112,7 @@ func (g *Guard) inspectNumber(asked time.Time, n *entropy.Number) (Reason, error
 	return g.verdict(reason, "", asked, b)
 }
 
-func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, reason Reason, first error) (entropy.Number, error) {
+func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, spent int, reason Reason, first error) (entropy.Number, error) {
 	g := n.guard
 	size := req.BlockBytes
 	if size < 1 || size > MaxBlockBytes {
@@ -124,7 +124,7 @@ func (n numberer) standIn(ctx context.Context, req entropy.NumberRequest, reason
 		return entropy.Number{}, g.bothFailed(ctx, first, err)
 	}
 	g.counts.fallbacks[reason].Add(1)
-	b.Bytes, b.Fallback = nil, true
+	b.Bytes, b.Fallback, b.Discarded = nil, true, b.Discarded+spent
 	mean, std := g.secondBaseline(b.Source)
 	z := (float64(sum(buf))/float64(size) - mean) / (std / math.Sqrt(float64(size)))
 	u := min(max(0.5*math.Erfc(-z/math.Sqrt2), 1e-10), 1-1e-10)

@@ -30,7 +30,7 @@ func wholeBlock(buf []byte) entropy.Block {
 	return entropy.Block{
 		Bytes: buf, Source: "second", Device: "dev", Requested: time.Unix(0, 1700000000000000001), Arrived: time.Unix(0, 1700000000000000002),
 		ServerTime: time.Unix(0, 1700000000000000003), Sequence: 7, Echoed: true, Class: entropy.ClassBuffer, Shots: 3, Fallback: true,
-		Flags: entropy.FlagTooFast | entropy.FlagDrift, Pipelined: true, Nonce: 1 << 62, Salt: []byte{1, 2},
+		Flags: entropy.FlagTooFast | entropy.FlagDrift, Pipelined: true, Nonce: 1 << 62, Salt: []byte{1, 2}, Discarded: 2,
 	}
 }
 

@@ -11,7 +11,7 @@ func packBlock(b *entropy.Block) *hubpb.Block {
 	return &hubpb.Block{
 		Source: b.Source, Device: b.Device, RequestedNs: nanos(b.Requested), ArrivedNs: nanos(b.Arrived), ServerNs: nanos(b.ServerTime),
 		Sequence: b.Sequence, Echoed: b.Echoed, Freshness: string(b.Class), Shots: uint32(max(b.Shots, 0)), Fallback: b.Fallback,
-		Flags: uint32(b.Flags), Pipelined: b.Pipelined, Nonce: b.Nonce, Salt: b.Salt,
+		Flags: uint32(b.Flags), Pipelined: b.Pipelined, Nonce: b.Nonce, Salt: b.Salt, Discarded: uint32(max(b.Discarded, 0)),
 	}
 }
 
@@ -20,7 +20,7 @@ func unpackBlock(b *hubpb.Block) entropy.Block {
 		Source: b.GetSource(), Device: b.GetDevice(), Requested: moment(b.GetRequestedNs()), Arrived: moment(b.GetArrivedNs()),
 		ServerTime: moment(b.GetServerNs()), Sequence: b.GetSequence(), Echoed: b.GetEchoed(), Class: entropy.Class(b.GetFreshness()),
 		Shots: int(b.GetShots()), Fallback: b.GetFallback(), Flags: entropy.Flags(b.GetFlags()), Pipelined: b.GetPipelined(),
-		Nonce: b.GetNonce(), Salt: b.GetSalt(),
+		Nonce: b.GetNonce(), Salt: b.GetSalt(), Discarded: int(b.GetDiscarded()),
 	}
 }
 

@@ -559,6 +559,7 @@ type Block struct {
 	Pipelined     bool                   `protobuf:"varint,12,opt,name=pipelined,proto3" json:"pipelined,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,13,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Salt          []byte                 `protobuf:"bytes,14,opt,name=salt,proto3" json:"salt,omitempty"`
+	Discarded     uint32                 `protobuf:"varint,15,opt,name=discarded,proto3" json:"discarded,omitempty"` // blocks that came for this draw and were not used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +690,13 @@ func (x *Block) GetSalt() []byte {
 		return x.Salt
 	}
 	return nil
+}
+
+func (x *Block) GetDiscarded() uint32 {
+	if x != nil {
+		return x.Discarded
+	}
+	return 0
 }
 
 type Number struct {
@@ -918,7 +926,7 @@ const file_entropy_hub_hubpb_hub_proto_rawDesc = "" +
 	"\x05block\x18\x02 \x01(\v2\x18.qr.entropy.hub.v1.BlockR\x05block\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x121\n" +
 	"\x06number\x18\x04 \x01(\v2\x19.qr.entropy.hub.v1.NumberR\x06number\x12.\n" +
-	"\x05error\x18\x05 \x01(\v2\x18.qr.entropy.hub.v1.ErrorR\x05error\"\xf8\x02\n" +
+	"\x05error\x18\x05 \x01(\v2\x18.qr.entropy.hub.v1.ErrorR\x05error\"\x96\x03\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12!\n" +
@@ -935,7 +943,8 @@ const file_entropy_hub_hubpb_hub_proto_rawDesc = "" +
 	"\x05flags\x18\v \x01(\rR\x05flags\x12\x1c\n" +
 	"\tpipelined\x18\f \x01(\bR\tpipelined\x12\x14\n" +
 	"\x05nonce\x18\r \x01(\x04R\x05nonce\x12\x12\n" +
-	"\x04salt\x18\x0e \x01(\fR\x04salt\"\xed\x01\n" +
+	"\x04salt\x18\x0e \x01(\fR\x04salt\x12\x1c\n" +
+	"\tdiscarded\x18\x0f \x01(\rR\tdiscarded\"\xed\x01\n" +
 	"\x06Number\x12\f\n" +
 	"\x01u\x18\x01 \x01(\x01R\x01u\x12\f\n" +
 	"\x01z\x18\x02 \x01(\x01R\x01z\x12\x1b\n" +
