@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"reflect"
@@ -64,16 +65,26 @@ func readEnvFile(o Options) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read environment file: %w", err)
 	}
-	defer f.Close()
-	env, err := gotenv.StrictParse(f)
+	env, err := gotenv.StrictParse(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("read environment file %s: %w", path, err)
+		return nil, fmt.Errorf("read environment file %s: %s", path, badLine(data))
 	}
 	return env, nil
+}
+
+// badLine tells where a file of variables is wrong. The line isn't shown: it may be the one with a key.
+func badLine(data []byte) string {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	for i := range lines {
+		if _, err := gotenv.StrictParse(bytes.NewReader(bytes.Join(lines[:i+1], nil))); err != nil {
+			return fmt.Sprintf("line %d is not NAME=value", i+1)
+		}
+	}
+	return "it has lines that are not NAME=value"
 }
 
 // fromEnv reads the sections' keys from the environment.

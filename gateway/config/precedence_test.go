@@ -139,6 +139,10 @@ func TestEnvironmentFile(t *testing.T) {
 	if cfg, err = load(t, fake, nil); err != nil || cfg.Models[0].Params.TopK != 0 {
 		t.Errorf("a .env file was read without being named: %v, %v", cfg.Models[0].Params.TopK, err)
 	}
+	write(t, file, "QR_TOP_K=1\n# mine\nQR_GRPC_API_KEY hush\nQR_TOP_P=1\n")
+	if _, err := load(t, fake, nil, "--env-file", file); err == nil || !strings.HasSuffix(err.Error(), "line 3 is not NAME=value") {
+		t.Errorf("a broken line: %v", err)
+	}
 	for name, text := range map[string]string{"broken": "QR TOP K", "unknown": "QR_ALPAH=1", "value": "QR_TOP_K=many"} {
 		write(t, file, text)
 		if _, err := load(t, fake, nil, "--env-file", file); err == nil {
