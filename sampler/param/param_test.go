@@ -138,10 +138,15 @@ func TestNearest(t *testing.T) {
 func TestSchema(t *testing.T) {
 	got := fields()["zero"].Schema()
 	want := map[string]any{
-		"anyOf":       []any{map[string]any{"const": 0}, map[string]any{"type": "integer", "minimum": json.Number("2"), "maximum": json.Number("10")}},
+		"anyOf":       []any{map[string]any{"const": 0}, map[string]any{"type": []any{"integer", "null"}, "minimum": json.Number("2"), "maximum": json.Number("10")}},
 		"description": "", "default": nil, "x-group": "", "x-env": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	word := param.Field{Type: param.TypeString, Enum: []string{"a", "b"}, Default: "a"}
+	want = map[string]any{"type": []any{"string", "null"}, "enum": []any{"a", "b", nil}, "description": "", "default": "a", "x-group": "", "x-env": ""}
+	if diff := cmp.Diff(want, word.Schema()); diff != "" {
 		t.Error(diff)
 	}
 }
