@@ -60,8 +60,8 @@ func (x *examination) run(ctx context.Context, source string, stdout io.Writer) 
 	if err := x.measure.Validate(); err != nil {
 		return fmt.Errorf("check flags: %w", err)
 	}
-	if _, err := os.Lstat(x.save); x.save != "" && err == nil { // before anything is drawn, which may take hours
-		return fmt.Errorf("save baseline: %w: %s; a baseline is never replaced, name a new file", fs.ErrExist, x.save)
+	if err := x.canSave(); err != nil {
+		return err
 	}
 	spec, others, err := x.specs(source)
 	if err != nil {
@@ -80,6 +80,20 @@ func (x *examination) run(ctx context.Context, source string, stdout io.Writer) 
 		return err
 	}
 	return x.show(report, stdout)
+}
+
+// canSave says why a baseline could not be saved, before anything is drawn: that may take hours.
+func (x *examination) canSave() error {
+	if x.save == "" {
+		return nil
+	}
+	if x.measure.Blocks < guard.MinBlocks {
+		return fmt.Errorf("save baseline: %d draws say too little: make it --draws %d or more", x.measure.Blocks, guard.MinBlocks)
+	}
+	if _, err := os.Lstat(x.save); err == nil {
+		return fmt.Errorf("save baseline: %w: %s; a baseline is never replaced, name a new file", fs.ErrExist, x.save)
+	}
+	return nil
 }
 
 // saveBaseline freezes what was drawn as the source's baseline.

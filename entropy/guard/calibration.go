@@ -19,7 +19,8 @@ import (
 
 // Limits of a calibration.
 const (
-	MinBlocks     = 16
+	MinBlocks     = 16 // of one that an operator asks for
+	leastBlocks   = 2  // of any: a spread takes two
 	MaxBlocks     = 1 << 20
 	MaxBlockBytes = 1 << 24
 )
@@ -61,8 +62,8 @@ var ErrConstant = errors.New("all blocks have the same sum: the source is stuck"
 
 // NewCalibration computes the baseline from sums of blocks of n bytes.
 func NewCalibration(source, device string, when time.Time, n int, sums []uint64) (*Calibration, error) {
-	if len(sums) < MinBlocks || len(sums) > MaxBlocks {
-		return nil, fmt.Errorf("calibrate: %d blocks, want %d to %d", len(sums), MinBlocks, MaxBlocks)
+	if len(sums) < leastBlocks || len(sums) > MaxBlocks {
+		return nil, fmt.Errorf("calibrate: %d blocks, want %d to %d", len(sums), leastBlocks, MaxBlocks)
 	}
 	if n < 1 || n > MaxBlockBytes {
 		return nil, fmt.Errorf("calibrate: blocks of %d bytes, want 1 to %d", n, MaxBlockBytes)
@@ -96,8 +97,11 @@ func (c *Calibration) fits(device string) error {
 	return fmt.Errorf("the baseline (calibration_file) is of device %q, the bytes are of %q", c.Device, device)
 }
 
-// Stable is the split-half check.
+// Stable is the split-half check, of a baseline that is to be frozen.
 func (c *Calibration) Stable() error {
+	if len(c.Sums) < MinBlocks {
+		return fmt.Errorf("a baseline of %d blocks says too little: want %d", len(c.Sums), MinBlocks)
+	}
 	if math.Abs(c.HalvesZ) > 4 {
 		return fmt.Errorf("%w (z = %.1f)", ErrUnstable, c.HalvesZ)
 	}

@@ -111,7 +111,7 @@ func TestCalibrationRefused(t *testing.T) {
 		t.Errorf("drifting: %v", err)
 	}
 	for name, bad := range map[string]func() error{
-		"few":     func() error { _, err := NewCalibration("a", "", time.Now(), 16, steady[:15]); return err },
+		"few":     func() error { _, err := NewCalibration("a", "", time.Now(), 16, steady[:1]); return err },
 		"too big": func() error { _, err := NewCalibration("a", "", time.Now(), 2, steady); return err },
 		"empty":   func() error { _, err := NewCalibration("a", "", time.Now(), 0, steady); return err },
 	} {

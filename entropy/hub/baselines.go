@@ -14,7 +14,16 @@ import (
 const (
 	maxBaseline = 256 << 20 // bytes of a source that one calibration takes
 	maxMade     = 256       // calibrations that are kept
+	maxSums     = 4 << 20   // blocks of all that are kept
 )
+
+// room reports whether another answer, with a calibration of n blocks, may be kept.
+func room[V any](kept map[question]V, n int) bool {
+	for q := range kept {
+		n += q.ask.Count
+	}
+	return len(kept) < maxMade && n <= maxSums
+}
 
 // Baselines are the calibrations that requests have asked for: each source is measured once for each size, and what was measured is kept. The
 // zero value is ready for use, by many at once.
@@ -72,10 +81,10 @@ func (b *Baselines) enter(q question) (*baseline, error) {
 	m := b.made[q]
 	switch {
 	case m != nil:
-	case len(b.made) >= maxMade:
+	case !room(b.made, q.ask.Count):
 		return nil, &entropy.Error{
 			Kind: entropy.KindConfig, Source: q.source, Hint: "ask for a size and number that was measured before; a restart forgets them all",
-			Message: fmt.Sprintf("%d calibrations of different sizes were asked for, and no more are kept", maxMade),
+			Message: fmt.Sprintf("%d calibrations of different sizes were asked for, and no more are kept", len(b.made)),
 		}
 	default:
 		m = &baseline{turn: make(chan struct{}, 1)}

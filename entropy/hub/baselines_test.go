@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 
@@ -50,6 +51,28 @@ func TestBaselinesAreBounded(t *testing.T) {
 	}
 	if _, err := b.Of(t.Context(), "q", src, Blocks{Count: 16, Bytes: 8}); err != nil {
 		t.Errorf("one that was made: %v", err)
+	}
+}
+
+// TestLargeBaselinesAreBounded: what an ECDF is made of takes more room than what a mean is.
+func TestLargeBaselinesAreBounded(t *testing.T) {
+	b := Baselines{made: map[question]*baseline{{"q", Blocks{Count: maxSums - 16, Bytes: 1}}: {turn: make(chan struct{}, 1)}}}
+	if _, err := b.Of(t.Context(), "q", local.NewSystem(), Blocks{Count: 17, Bytes: 8}); entropy.KindOf(err) != entropy.KindConfig {
+		t.Errorf("one block too many: %v", err)
+	}
+	if _, err := b.Of(t.Context(), "q", local.NewSystem(), Blocks{Count: 16, Bytes: 8}); err != nil {
+		t.Errorf("as many as there is room for: %v", err)
+	}
+}
+
+// TestFewBlocks: parameters may ask for as few as two.
+func TestFewBlocks(t *testing.T) {
+	var b Baselines
+	if c, err := b.Of(t.Context(), "q", local.NewSystem(), Blocks{Count: 2, Bytes: 1000}); err != nil || len(c.Sums) != 2 || math.IsNaN(c.HalvesZ) {
+		t.Errorf("two: %+v, %v", c, err)
+	}
+	if _, err := b.Of(t.Context(), "q", local.NewSystem(), Blocks{Count: 1, Bytes: 1000}); entropy.KindOf(err) != entropy.KindConfig {
+		t.Errorf("one: %v", err)
 	}
 }
 

@@ -271,8 +271,14 @@ func (c *Client) Describe(ctx context.Context, source string, ask Blocks) (Descr
 		return Description{}, &entropy.Error{Kind: entropy.KindProtocol, Source: source, Message: "describe source", Err: err}
 	}
 	c.mu.Lock()
-	if len(c.described) >= maxMade {
+	if !room(c.described, ask.Count) {
 		clear(c.described) // the gateway says the same again
+	}
+	for _, known := range c.described {
+		if d.Calibration != nil && known.Calibration != nil && known.Calibration.Hash == d.Calibration.Hash {
+			d.Calibration = known.Calibration // a frozen one serves for many sizes
+			break
+		}
 	}
 	c.described[q] = d
 	c.mu.Unlock()
