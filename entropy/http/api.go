@@ -44,6 +44,7 @@ type call struct {
 type answer struct {
 	data   []byte
 	device string
+	sent   int // times that it was asked for
 }
 
 // apis is the table of interfaces, one line each.

@@ -9,8 +9,10 @@ import (
 	"io"
 	"mime"
 	stdhttp "net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"qr-gateway/entropy"
@@ -45,7 +47,7 @@ func (s *Source) call(ctx context.Context, c call) (answer, error) {
 	if len(a.data) != c.gets {
 		return answer{}, s.fail(entropy.KindProtocol, nil, fmt.Sprintf("the answer of %s holds %d bytes where %d were asked for", s.host, len(a.data), c.gets))
 	}
-	a.data = a.data[:c.n]
+	a.data, a.sent = a.data[:c.n], res.sent
 	return a, nil
 }
 
@@ -54,6 +56,7 @@ type reply struct {
 	status int
 	header stdhttp.Header
 	body   []byte
+	sent   int // times that the request went out: again where a connection that was kept broke before the answer began
 }
 
 // fetch sends a request and reads its answer, of one that is longer than limit, packed or not, a byte more than that.
@@ -64,6 +67,8 @@ func (s *Source) fetch(ctx context.Context, method, url, text string, limit int6
 	if text != "" {
 		body = strings.NewReader(text)
 	}
+	var sent atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }})
 	req, err := stdhttp.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return reply{}, s.fail(entropy.KindConfig, nil, "make request: url can't be used")
@@ -78,7 +83,16 @@ func (s *Source) fetch(ctx context.Context, method, url, text string, limit int6
 	if err != nil {
 		return reply{}, fmt.Errorf("read answer: %w", err)
 	}
-	return reply{res.StatusCode, res.Header, data}, nil
+	return reply{res.StatusCode, res.Header, data, max(1, int(sent.Load())-hops(res))}, nil
+}
+
+// hops is how many redirects led to an answer.
+func hops(res *stdhttp.Response) int {
+	n := 0
+	for r := res.Request.Response; r != nil; r = r.Request.Response {
+		n++
+	}
+	return n
 }
 
 // judge tells by status and content type whether an answer can hold bytes.

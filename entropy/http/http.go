@@ -140,8 +140,7 @@ func (s *Source) draw(ctx context.Context, buf []byte, b *entropy.Block) error {
 	}
 	defer s.draws.Done()
 	limit := s.api.limit(s.cfg)
-	b.Shots = (len(buf) + limit - 1) / limit
-	if err := s.afford(b.Shots); err != nil {
+	if err := s.afford((len(buf) + limit - 1) / limit); err != nil {
 		return err
 	}
 	own, done := s.until(ctx)
@@ -153,7 +152,7 @@ func (s *Source) draw(ctx context.Context, buf []byte, b *entropy.Block) error {
 			return s.explain(ctx, own, err)
 		}
 		copy(buf, a.data)
-		b.Device = a.device
+		b.Device, b.Shots = a.device, b.Shots+a.sent
 		buf = buf[n:]
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"qr-gateway/entropy"
@@ -71,5 +72,23 @@ func TestCachedAnswersAreRefused(t *testing.T) {
 		} else if err := drawError(t, s); entropy.KindOf(err) != entropy.KindProtocol || !strings.Contains(err.Error(), "cache") {
 			t.Errorf("age %q: %v", age, err)
 		}
+	}
+}
+
+// TestRequestsSentAgainAreCounted: a connection that was kept may break before an answer begins. The transport then sends the request again,
+// and the service may have made bytes twice.
+func TestRequestsSentAgainAreCounted(t *testing.T) {
+	var asked atomic.Int32
+	s := start(t, services()["quantis"].cfg, func(w stdhttp.ResponseWriter, r *stdhttp.Request) {
+		if asked.Add(1) == 2 {
+			panic(stdhttp.ErrAbortHandler)
+		}
+		gives(200, octets, "0123456789abcdef")(w, r)
+	})
+	if b := draw(t, s, 16); b.Shots != 1 {
+		t.Errorf("the first: %d", b.Shots)
+	}
+	if b := draw(t, s, 16); b.Shots != 2 || asked.Load() != 3 {
+		t.Errorf("the second: %d reads, %d requests", b.Shots, asked.Load())
 	}
 }
