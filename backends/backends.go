@@ -119,9 +119,19 @@ type DecodeStats struct {
 	Calibration    string           `json:"calibration,omitempty"`     // hash of what the bytes were measured to be
 	Records        []sampler.Record `json:"records,omitempty"`         // of the newest tokens, where qr_diagnostic_mode asks for them
 	RecordsDropped int              `json:"records_dropped,omitempty"` // tokens before those
+	Thought        *Thought         `json:"thought,omitempty"`         // with the amplifier zscore_thought
 	PromptMS       float64          `json:"prompt_ms"`                 // time to the first row
 	DecodeMS       float64          `json:"decode_ms"`                 // from the first row to the end
 	Worker         int              `json:"worker"`                    //
+}
+
+// Thought is what all bytes of an answer make together, as if they were one block. Those of a second choice are not in it.
+type Thought struct {
+	Bytes int     `json:"bytes"`
+	Mean  float64 `json:"mean"` // of a byte
+	Bias  float64 `json:"bias"` // the mean over that of the source
+	Z     float64 `json:"z"`
+	U     float64 `json:"u"`
 }
 
 // Info describes a served model.

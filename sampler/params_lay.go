@@ -10,6 +10,7 @@ import (
 
 const (
 	keyAlpha      = "qr_alpha"
+	keyDecoder    = "qr_decoder"
 	keyWavePeriod = "qr_wave_period"
 )
 
@@ -57,7 +58,8 @@ func StandardKey(name string) (string, bool) {
 }
 
 // Lay lays one layer of values, by their keys or aliases, over p: those of a preset, of a model in the configuration file, and so on. A
-// layer that sets alpha and no wave takes the wave of a layer below away. It returns every value that can't be taken, in the order of the
+// layer that sets alpha and no wave takes the wave of a layer below away, and one that sets either and no decoder has it decide the decoder,
+// so that it is not lost on a layer below that says plain. It returns every value that can't be taken, in the order of the
 // keys, each a *[ParamError]; those stay as they were.
 func (p *Params) Lay(values map[string]any) []error {
 	return lay(p, values, p.Set)
@@ -89,6 +91,9 @@ func lay[V any](p *Params, values map[string]V, set func(string, V) error) []err
 		errs = append(errs, conflict(keyAlpha, "%s and %s are both given; a wave sets alpha for every token, so give one of them", keyAlpha, keyWavePeriod))
 	case !waved && !fixed:
 		p.WavePeriod = wave
+	}
+	if _, decided := first[keyDecoder]; !decided && (fixed || waved && p.WavePeriod > 0) && p.Decoder == DecoderPlain {
+		p.Decoder = DecoderAuto
 	}
 	return errs
 }

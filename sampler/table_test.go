@@ -356,3 +356,25 @@ func TestAlphaAt(t *testing.T) {
 		t.Errorf("not clamped: %v, %v", p.AlphaAt(4), p.AlphaAt(12))
 	}
 }
+
+// TestAlphaDecidesTheDecoder holds that alpha is not lost on a layer below that says plain, and that the layer's own word wins.
+func TestAlphaDecidesTheDecoder(t *testing.T) {
+	for name, c := range map[string]struct {
+		layer map[string]any
+		want  string
+	}{
+		"alpha":            {map[string]any{"qr_alpha": 0.3}, sampler.DecoderAuto},
+		"wave":             {map[string]any{"qr_wave_period": 16}, sampler.DecoderAuto},
+		"no alpha":         {map[string]any{"qr_alpha": nil}, sampler.DecoderPlain},
+		"no wave":          {map[string]any{"qr_wave_period": 0}, sampler.DecoderPlain},
+		"something else":   {map[string]any{"qr_top_k": 5}, sampler.DecoderPlain},
+		"its own decoder":  {map[string]any{"qr_alpha": 0.3, "qr_decoder": "plain"}, sampler.DecoderPlain},
+		"its other choice": {map[string]any{"qr_decoder": "lookahead"}, sampler.DecoderLookahead},
+	} {
+		p := sampler.Defaults()
+		p.Decoder = sampler.DecoderPlain
+		if errs := p.Lay(c.layer); len(errs) > 0 || p.Decoder != c.want {
+			t.Errorf("%s: the decoder is %s, errors %v; want %s", name, p.Decoder, errs, c.want)
+		}
+	}
+}

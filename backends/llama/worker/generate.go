@@ -159,6 +159,7 @@ func (r *run) result(reason string) *backends.Result {
 	if r.ledger.numbers > 0 || drawsNumbers(&r.job.Params) {
 		s.EntropySource, s.Policy, s.Amplifier = r.tap.from.Name, r.tap.from.Policy, r.tap.amp
 		_, _, s.EntropyBytes = r.tap.Info()
+		s.Thought = r.tap.thought()
 	}
 	s.USource = s.Amplifier
 	r.ledger.stats(&s)

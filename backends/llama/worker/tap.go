@@ -92,6 +92,19 @@ func (t *tap) End() {
 	}
 }
 
+// thought is what an amplifier that adds all bytes up makes of them; nil for any other.
+func (t *tap) thought() *backends.Thought {
+	n, ok := t.Noise.(interface{ Total() (amplify.Total, bool) })
+	if !ok {
+		return nil
+	}
+	total, ok := n.Total()
+	if !ok {
+		return nil
+	}
+	return &backends.Thought{Bytes: total.Bytes, Mean: total.Mean, Bias: total.Bias, Z: total.Z, U: total.U}
+}
+
 // failed marks the error of a draw.
 func (t *tap) failed(ctx context.Context, err error) error {
 	switch {

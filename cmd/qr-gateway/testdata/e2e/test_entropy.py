@@ -59,6 +59,9 @@ def test_every_amplifier(client, http):
             continue
         text, qr = ask(client, qr_amplifier=name, qr_entropy_source="computed", qr_sample_count=1024)
         assert text and qr["amplifier"] == name and ("calibration" in qr) == (name == "ecdf")
+        assert ("thought" in qr) == (name == "zscore_thought")
+        if name == "zscore_thought":
+            assert qr["thought"]["bytes"] == qr["entropy_bytes"] and 0 < qr["thought"]["u"] < 1
 
 
 def test_one_number_per_token_and_lookahead(client):
