@@ -7,7 +7,7 @@ type Cut struct {
 	Temperature   float64 // 0 is greedy
 	TopK          int     // 0 is off
 	TopP          float64 // 1 is off
-	MinP          float64 // share of the largest probability; 0 is off
+	MinP          float64 // share of the largest probability; 0 is off, over 1 only the largest is left
 	TruncateFirst bool    // min-p looks at the probabilities at temperature 1
 }
 
@@ -17,7 +17,7 @@ func (p *Params) Cut() Cut {
 }
 
 // NeedsU reports whether [Sampler.Choose] reads its u: a greedy choice does not.
-func (c Cut) NeedsU() bool { return c.Temperature > 0 && c.TopK != 1 && c.TopP > 0 }
+func (c Cut) NeedsU() bool { return c.Temperature > 0 && c.TopK != 1 && c.TopP > 0 && c.MinP <= 1 }
 
 // minT is the lowest temperature; below it every choice is the largest.
 const minT = 1e-12

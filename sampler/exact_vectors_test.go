@@ -94,7 +94,7 @@ type cutCases struct {
 
 func loadCuts(t *testing.T) *cutCases {
 	t.Helper()
-	data, err := os.ReadFile("testdata/selector_full.json")
+	data, err := os.ReadFile("testdata/selector.json")
 	if err != nil {
 		t.Fatal(err)
 	}

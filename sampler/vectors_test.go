@@ -1,71 +1,35 @@
 package sampler_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"qr-gateway/sampler"
 )
 
-// selectorCases are choices worked out elsewhere in float64, away from every edge that precision could move: for each parameter set, points
-// of u, rank, token (null where it shares its logit with another) and probability.
-type selectorCases struct {
-	Vectors map[string][]any
-	Cases   []selectorCase
-}
-
-type selectorCase struct {
-	Vector      string
-	Temperature float64
-	TopK        int     `json:"top_k"`
-	TopP        float64 `json:"top_p"`
-	MinP        float64 `json:"min_p"`
-	Points      [][4]*float64
-}
-
-// logits turns numbers, and "-inf", into a row.
-func logits(t *testing.T, values []any) []float32 {
-	t.Helper()
-	row := make([]float32, len(values))
-	for i, v := range values {
-		switch v := v.(type) {
-		case float64:
-			row[i] = float32(v)
-		case string:
-			if _, err := fmt.Sscan(v, &row[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return row
-}
-
+// TestSelectorVectors holds the decoder of float32 rows to the published choices that precision can't change: those marked f32.
 func TestSelectorVectors(t *testing.T) {
-	data, err := os.ReadFile("testdata/selector.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all selectorCases
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range all.Cases {
-		row, p := logits(t, all.Vectors[c.Vector]), sampler.Defaults()
-		p.Temperature, p.TopK, p.TopP, p.MinP = c.Temperature, max(0, c.TopK), c.TopP, c.MinP
+	all, compared := loadCuts(t), 0
+	for i := range all.Cases {
+		c := &all.Cases[i]
+		row := to32(all.row(c.Vector))
 		s := sampler.New(len(row))
-		for _, pt := range c.Points {
-			d, err := s.Choose(row, nil, p.Cut(), *pt[0])
-			if err != nil {
-				t.Fatalf("%+v: %v", c, err)
+		for j, u := range c.U {
+			if c.F32[j] == 0 {
+				continue
 			}
-			if float64(d.Rank) != *pt[1] || pt[2] != nil && float64(d.Token) != *pt[2] || math.Abs(d.Prob-*pt[3]) > 1e-6 {
-				t.Errorf("%s T=%v top-k %d top-p %v min-p %v, u %v: got %+v, want rank %v, probability %v",
-					c.Vector, c.Temperature, c.TopK, c.TopP, c.MinP, *pt[0], d, *pt[1], *pt[3])
+			compared++
+			d, err := s.Choose(row, nil, c.cut(), u)
+			if err != nil {
+				t.Fatalf("%v, u %v: %v", c, u, err)
+			}
+			if d.Rank != c.Rank[j] || c.Token[j] != nil && d.Token != *c.Token[j] || math.Abs(d.Prob-c.Prob[j]) > 1e-6 {
+				t.Errorf("%v, u %v: got %+v, want rank %d, probability %v", c, u, d, c.Rank[j], c.Prob[j])
 			}
 		}
+	}
+	if compared < 1000 {
+		t.Errorf("only %d choices were compared", compared)
 	}
 }
 

@@ -61,7 +61,7 @@ type selection struct {
 
 func selections(t *testing.T) (rows map[string]struct{ Logits []any }, cases []selection) {
 	t.Helper()
-	data, err := os.ReadFile("../testdata/selector_full.json")
+	data, err := os.ReadFile("../testdata/selector.json")
 	if err != nil {
 		t.Fatal(err)
 	}
