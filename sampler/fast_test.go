@@ -79,7 +79,7 @@ func oracle(tb testing.TB, row []float32, ban *sampler.Mask, c sampler.Cut, u fl
 			x.TopP = min(max(c.TopP*(1+by), 1e-300), 1-1e-16)
 		}
 		if c.MinP > 0 {
-			x.MinP = c.MinP * (1 - by/100)
+			x.MinP = min(c.MinP*(1-by/100), 1) // over 1 means something else
 		}
 		d, e := e.Choose(wide, ban, x, min(max(u*(1+by), 1e-300), 1-1e-16))
 		err = cmp.Or(err, e)
