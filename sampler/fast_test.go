@@ -216,3 +216,27 @@ func TestChooseKeepsNothing(t *testing.T) {
 		check(t, s, row, sampler.NewMask(int32(r.IntN(n))), c, r.Float64()*0.999+1e-4)
 	}
 }
+
+// TestPicksOfOneRow holds that choices by other limits in between change nothing, and that a row is forgotten with the next.
+func TestPicksOfOneRow(t *testing.T) {
+	const n = 9000
+	cuts := []sampler.Cut{
+		{Temperature: 1, TopP: 1, MinP: 1e-7}, {Temperature: 1, TopP: 1, TopK: 2000}, {Temperature: 1.5, TopP: 0.9, MinP: 1e-7},
+		{Temperature: 1.5, TopP: 0.9, MinP: 1e-7, TruncateFirst: true}, {Temperature: 0.8, TopP: 1},
+	}
+	s, r := sampler.New(n), rand.New(rand.NewPCG(5, 5))
+	for round := range 4 {
+		row := makeRow(uint64(round), n, uint8(round%len(shapes)), 0)
+		if err := s.Load(row, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			c, u := cuts[r.IntN(len(cuts))], r.Float64()*0.999+1e-4
+			got, err := s.Pick(c, u)
+			want, werr := sampler.New(n).Choose(row, nil, c, u)
+			if got != want || err != nil || werr != nil {
+				t.Fatalf("%+v, u %v: got %+v, %v, alone %+v, %v", c, u, got, err, want, werr)
+			}
+		}
+	}
+}

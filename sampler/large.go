@@ -2,9 +2,22 @@ package sampler
 
 import "qr-gateway/sampler/internal/vec"
 
-// fromHist decides among many tokens. The row's distribution goes into a histogram by descending probability; each limit is found there, and only
-// the bucket that it falls into is gathered and sorted.
+// fromHist decides among many tokens. The row's distribution goes into a histogram by descending probability, once for all picks by the same
+// limits, and only the bucket that u falls into is gathered and sorted.
 func (s *Sampler) fromHist(row []float32, ban *Mask, c Cut, k int, largest float32, u float64) (Draw, error) {
+	if !s.counted || s.limits != c {
+		s.count(row, ban, c, k, largest)
+		s.counted, s.limits = true, c
+	}
+	total, n := s.hist.Total()
+	at, before, rank := s.hist.ByMass(u * total)
+	keys := s.bucket(row, ban, at)
+	i := s.walk(keys, u*total-before)
+	return Draw{Token: keys[i].ID(), Rank: rank + i, Prob: s.hist.Prob(keys[i]) / total, Candidates: n, U: u}, nil
+}
+
+// count makes the histogram and cuts it off where top-k and top-p say; each limit is found in it the way that u is.
+func (s *Sampler) count(row []float32, ban *Mask, c Cut, k int, largest float32) {
 	s.hist.Reset(largest, c.Temperature, c.floor())
 	vec.Segments(row, ban.IDs(), func(_ int32, seg []float32) { s.hist.Add(seg) })
 	s.hist.Settle()
@@ -12,18 +25,13 @@ func (s *Sampler) fromHist(row []float32, ban *Mask, c Cut, k int, largest float
 	if k < n {
 		at, before := s.hist.ByCount(k)
 		s.hist.Cut(at, s.bucket(row, ban, at), k-before)
-		total, n = s.hist.Total()
+		total, _ = s.hist.Total()
 	}
 	if c.TopP < 1 {
 		at, before, _ := s.hist.ByMass(c.TopP * total)
 		keys := s.bucket(row, ban, at)
 		s.hist.Cut(at, keys, 1+s.walk(keys, c.TopP*total-before))
-		total, n = s.hist.Total()
 	}
-	at, before, rank := s.hist.ByMass(u * total)
-	keys := s.bucket(row, ban, at)
-	i := s.walk(keys, u*total-before)
-	return Draw{Token: keys[i].ID(), Rank: rank + i, Prob: s.hist.Prob(keys[i]) / total, Candidates: n, U: u}, nil
 }
 
 // bucket returns the sorted keys of one bucket that no limit has cut off.

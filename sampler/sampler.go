@@ -18,11 +18,13 @@ type Sampler struct {
 	prob   []float64 // scratch, beside keys
 	hist   *vec.Hist
 
-	row    []float32 // of the last Load, with
-	ban    *Mask
-	read   int // whether sketch is the row's
-	sketch *vec.Sketch
-	soft   *vec.Softmax
+	row     []float32 // of the last Load, with
+	ban     *Mask
+	read    int // whether sketch is the row's
+	sketch  *vec.Sketch
+	soft    *vec.Softmax
+	counted bool // hist is the row's, cut off by
+	limits  Cut
 }
 
 // Whether a row has a sketch.
@@ -74,7 +76,7 @@ func (s *Sampler) Load(row []float32, ban *Mask) error {
 	if len(row) != s.nVocab {
 		return fmt.Errorf("choose token: row has %d logits, the vocabulary %d", len(row), s.nVocab)
 	}
-	s.row, s.ban, s.read = row, ban, unread
+	s.row, s.ban, s.read, s.counted = row, ban, unread, false
 	return nil
 }
 
