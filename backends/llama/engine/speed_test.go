@@ -134,13 +134,18 @@ func TestNothingLeaks(t *testing.T) {
 	for range 3 {
 		cycle()
 	}
-	before := resident(t)
-	for range 5 {
-		cycle()
+	// What is lost is lost every time; memory that the allocator keeps for later stops growing.
+	grown := 0
+	for range 4 {
+		before := resident(t)
+		for range 5 {
+			cycle()
+		}
+		if grown = resident(t) - before; grown <= 8<<20 {
+			return
+		}
 	}
-	if grown := resident(t) - before; grown > 8<<20 {
-		t.Errorf("20 models loaded and closed: %d KiB more are resident", grown>>10)
-	}
+	t.Errorf("20 models loaded and closed, four times over: %d KiB more are resident each time", grown>>10)
 }
 
 func TestCallsOnAClosedModel(t *testing.T) {
