@@ -221,8 +221,11 @@ func TestChooseKeepsNothing(t *testing.T) {
 func TestPicksOfOneRow(t *testing.T) {
 	const n = 9000
 	cuts := []sampler.Cut{
-		{Temperature: 1, TopP: 1, MinP: 1e-7}, {Temperature: 1, TopP: 1, TopK: 2000}, {Temperature: 1.5, TopP: 0.9, MinP: 1e-7},
-		{Temperature: 1.5, TopP: 0.9, MinP: 1e-7, TruncateFirst: true}, {Temperature: 0.8, TopP: 1},
+		{Temperature: 1, TopP: 1, MinP: 1e-7},
+		{Temperature: 1, TopP: 1, TopK: 2000},
+		{Temperature: 1.5, TopP: 0.9, MinP: 1e-7},
+		{Temperature: 1.5, TopP: 0.9, MinP: 1e-7, TruncateFirst: true},
+		{Temperature: 0.8, TopP: 1},
 	}
 	s, r := sampler.New(n), rand.New(rand.NewPCG(5, 5))
 	for round := range 4 {
