@@ -380,6 +380,43 @@ func TestAlphaOverDefaultWave(t *testing.T) {
 	}
 }
 
+// TestAlphaOverPlain holds that a request's alpha is not lost on a model, or a preset, that says plain, but for its own word.
+func TestAlphaOverPlain(t *testing.T) {
+	defaults := sampler.Defaults()
+	defaults.Decoder = sampler.DecoderPlain
+	for body, want := range map[string]bool{`"qr_alpha":0.3`: true, `"qr_wave_period":16`: true, `"qr_alpha":0.3,"qr_decoder":"plain"`: false, `"qr_top_k":5`: false} {
+		b, err := api.Parse([]byte(`{` + hello + `,` + body + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call, err := b.Chat(defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Request.Params.UsesLookahead(); got != want {
+			t.Errorf("%s: looks ahead is %v, want %v", body, got, want)
+		}
+	}
+}
+
+// TestAlphaAndAWave holds which parts of a wave may stand beside alpha.
+func TestAlphaAndAWave(t *testing.T) {
+	defaults := sampler.Defaults()
+	defaults.WavePeriod = 16
+	for body, bad := range map[string]bool{
+		`"qr_alpha":0.3,"qr_wave_period":8`: true, `"qr_alpha":0.3,"qr_wave_amplitude":0.5`: true,
+		`"qr_alpha":0.3,"qr_wave_period":0,"qr_wave_offset":0.5`: false, `"qr_alpha":0.3,"qr_wave_period":0`: false, `"qr_wave_amplitude":0.5`: false,
+	} {
+		b, err := api.Parse([]byte(`{` + hello + `,` + body + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = b.Chat(defaults); (err != nil) != bad {
+			t.Errorf("%s: error %v, want one: %v", body, err, bad)
+		}
+	}
+}
+
 func TestReadBody(t *testing.T) {
 	cases := []struct {
 		name            string

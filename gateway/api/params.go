@@ -18,10 +18,11 @@ var nests = [...]string{"extra_args", "extra_body", "vllm_xargs"}
 
 const (
 	alphaKey  = "qr_alpha"
+	periodKey = "qr_wave_period"
 	presetKey = "qr_preset"
 )
 
-var waveKeys = [...]string{"qr_wave_period", "qr_wave_amplitude", "qr_wave_offset"}
+var wavePartKeys = [...]string{"qr_wave_amplitude", "qr_wave_offset"}
 
 // Presets finds the parameters that a preset sets.
 type Presets interface {
@@ -51,10 +52,10 @@ func (b *Body) params(defaults sampler.Params) (sampler.Params, error) {
 	if err := b.fields.setStandard(&p, own); err != nil {
 		return defaults, err
 	}
-	if err := own.set(&p); err != nil {
+	if err := own.oneAlpha(&p); err != nil {
 		return defaults, err
 	}
-	if err := own.oneAlpha(&p); err != nil {
+	if err := own.lay(&p); err != nil {
 		return defaults, err
 	}
 	if err := p.Validate(); err != nil {
@@ -171,8 +172,9 @@ func (o object) setStandard(p *sampler.Params, own given) error {
 	return nil
 }
 
-// set applies the request's own parameters.
-func (g given) set(p *sampler.Params) error {
+// lay lays the request's own parameters over p.
+func (g given) lay(p *sampler.Params) error {
+	values := map[string]any{}
 	for _, key := range sortedKeys(g) {
 		if key == presetKey {
 			continue
@@ -181,24 +183,28 @@ func (g given) set(p *sampler.Params) error {
 		if err != nil {
 			return err
 		}
-		if err := p.Set(g[key].name, value); err != nil {
-			return err
-		}
+		values[g[key].name] = value
+	}
+	if errs := p.Lay(values); len(errs) > 0 {
+		return errs[0]
 	}
 	return nil
 }
 
-// oneAlpha lets a request that sets alpha win over a wave of the model's defaults, and refuses one that sets both.
+// oneAlpha refuses alpha beside a part of a wave whose period is a layer's below: the part would be lost with that wave. All else about alpha and
+// waves is the rule of every layer.
 func (g given) oneAlpha(p *sampler.Params) error {
 	if _, ok := g[alphaKey]; !ok || p.WavePeriod == 0 {
 		return nil
 	}
-	for _, key := range waveKeys {
+	if _, ok := g[periodKey]; ok {
+		return nil
+	}
+	for _, key := range wavePartKeys {
 		if _, ok := g[key]; ok {
 			return Invalid(alphaKey, "%s and %s are both given; a wave sets alpha for every token, so give one of them", alphaKey, key)
 		}
 	}
-	p.WavePeriod = 0
 	return nil
 }
 
