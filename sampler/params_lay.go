@@ -131,6 +131,28 @@ func CheckPreset(values map[string]any) []error {
 	return errs
 }
 
+// Presets finds the parameters that a preset sets.
+type Presets interface {
+	// Values are those of the preset called name. The error is a *[ParamError] that lists the names there are.
+	Values(name string) (map[string]any, error)
+}
+
+// LayPreset lays the preset called name over p, and records the name. presets is nil where there are none.
+func (p *Params) LayPreset(name string, presets Presets) error {
+	if presets == nil {
+		return UnknownPreset(name, nil)
+	}
+	values, err := presets.Values(name)
+	if err != nil {
+		return err
+	}
+	if errs := p.Lay(values); len(errs) > 0 {
+		return errs[0]
+	}
+	p.Preset = name
+	return nil
+}
+
 // UnknownPreset is the refusal of a preset that is not among known.
 func UnknownPreset(name string, known []string) *ParamError {
 	allowed := "none: there are no presets"

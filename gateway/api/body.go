@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"qr-gateway/backends/nesting"
+	"qr-gateway/sampler"
 )
 
 // maxDepth is how deep a body may nest. The schema needs 6; tools and template arguments a few more.
@@ -49,11 +50,11 @@ func tooLarge(limit int64) *Error {
 // Body is a request body whose form is sound: one JSON object, UTF-8, not too deep.
 type Body struct {
 	fields  object
-	presets Presets
+	presets sampler.Presets
 }
 
 // WithPresets makes the presets known that the request may name. It returns b.
-func (b *Body) WithPresets(p Presets) *Body {
+func (b *Body) WithPresets(p sampler.Presets) *Body {
 	b.presets = p
 	return b
 }

@@ -24,12 +24,6 @@ const (
 
 var wavePartKeys = [...]string{"qr_wave_amplitude", "qr_wave_offset"}
 
-// Presets finds the parameters that a preset sets.
-type Presets interface {
-	// Values are those of the preset called name. The error is a *[sampler.ParamError] that lists the names there are.
-	Values(name string) (map[string]any, error)
-}
-
 // given are the parameters of a request by their keys.
 type given map[string]setting
 
@@ -130,7 +124,7 @@ func sameValue(a, b json.RawMessage) bool {
 }
 
 // layPreset lays the preset that the request names over the defaults.
-func (g given) layPreset(p *sampler.Params, presets Presets) error {
+func (g given) layPreset(p *sampler.Params, presets sampler.Presets) error {
 	s, ok := g[presetKey]
 	if !ok {
 		return nil
@@ -139,18 +133,7 @@ func (g given) layPreset(p *sampler.Params, presets Presets) error {
 	if err := json.Unmarshal(s.raw, &name); err != nil {
 		return &sampler.ParamError{Key: presetKey, Value: quote(string(s.raw)), Allowed: "the name of a preset"}
 	}
-	if presets == nil {
-		return sampler.UnknownPreset(name, nil)
-	}
-	values, err := presets.Values(name)
-	if err != nil {
-		return err
-	}
-	if errs := p.Lay(values); len(errs) > 0 {
-		return errs[0]
-	}
-	p.Preset = name
-	return nil
+	return p.LayPreset(name, presets)
 }
 
 // setStandard applies temperature and its like where the qr_ key that they stand for is absent.

@@ -1,7 +1,6 @@
 package jsonlines
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -10,16 +9,10 @@ import (
 	"qr-gateway/sampler/amplify"
 )
 
-// Presets finds the parameters that a preset sets.
-type Presets interface {
-	// Values are those of the preset called name. The error is a *[sampler.ParamError] that lists the names there are.
-	Values(name string) (map[string]any, error)
-}
-
 const presetKey = "qr_preset"
 
 // set lays the line's parameters over p as a request does: its preset, then standard fields, then its own keys. null is no value.
-func (l *Line) set(p *sampler.Params, presets Presets) error {
+func (l *Line) set(p *sampler.Params, presets sampler.Presets) error {
 	own, standard, err := l.split()
 	if err != nil {
 		return err
@@ -61,21 +54,14 @@ func (l *Line) split() (own, standard map[string]any, err error) {
 }
 
 // layPreset lays the preset called name over p; nil is none.
-func layPreset(p *sampler.Params, name any, presets Presets) error {
+func layPreset(p *sampler.Params, name any, presets sampler.Presets) error {
 	if name == nil {
 		return nil
 	}
 	if err := p.Set(presetKey, name); err != nil { // it is a text
 		return err
 	}
-	if presets == nil {
-		return sampler.UnknownPreset(p.Preset, nil)
-	}
-	values, err := presets.Values(p.Preset)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.Lay(values)...)
+	return p.LayPreset(p.Preset, presets)
 }
 
 // setStandard applies temperature and its like. A qr_ key is laid over them.

@@ -34,7 +34,7 @@ type Summary struct {
 // runner is one Run.
 type runner struct {
 	base    sampler.Params
-	presets Presets
+	presets sampler.Presets
 	out     *json.Encoder
 	streams map[string]*session
 	places  int // of all streams
@@ -43,7 +43,7 @@ type runner struct {
 
 // Run answers every line of in with a line of out, until in ends. base are the parameters of a line that gives none; presets, which may be
 // nil, are those that a line may name. An error is one of reading or writing; lines that failed are counted.
-func Run(base sampler.Params, presets Presets, in io.Reader, out io.Writer) (Summary, error) {
+func Run(base sampler.Params, presets sampler.Presets, in io.Reader, out io.Writer) (Summary, error) {
 	buffered := bufio.NewWriter(out)
 	r := &runner{base: base, presets: presets, out: json.NewEncoder(buffered), streams: map[string]*session{}}
 	scan := bufio.NewScanner(in)

@@ -25,7 +25,7 @@ type session struct {
 	failed int // line that ended the stream, of which nothing else is kept then; 0: none
 }
 
-func newSession(p sampler.Params, presets Presets, line *Line) (*session, error) {
+func newSession(p sampler.Params, presets sampler.Presets, line *Line) (*session, error) {
 	if err := line.set(&p, presets); err != nil {
 		return nil, err
 	}
