@@ -133,6 +133,10 @@ func (c *Client) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Until the server has said something, gRPC may move the stream to another connection, and wait for one as long as it takes.
+	if _, err := stream.Header(); err != nil {
+		return err
+	}
 	c.set(stream)
 	defer c.set(nil)
 	for {

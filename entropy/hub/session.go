@@ -30,6 +30,9 @@ func (s *Server) Draw(stream hubpb.Hub_DrawServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer e.draws.Wait()
 	defer cancel()
+	if err := stream.SendHeader(nil); err != nil { // the client draws once it has it
+		return fmt.Errorf("open stream: %w", err)
+	}
 	for {
 		req, err := stream.Recv()
 		if err != nil {
