@@ -15,6 +15,10 @@ type Config struct {
 	WriteTimeout   time.Duration // for one write; a client that reads nothing for so long loses its job
 	DrainTimeout   time.Duration // for running requests to end once the server is told to stop
 	Origins        []string      // browsers' origins allowed by CORS; "*" is any; none is off
+	PublicURL      string        // where people reach the server, without a slash at the end; empty: as each request did
+	PlainTasks     bool          // clients' own calls, such as for a title, get plain sampling by the standard fields
+	TaskAliases    bool          // the model list has the alias of each model for such calls
+	ModelInfo      bool          // the model list describes models in Open WebUI's terms
 	Version        string        // shown as system_fingerprint and to /healthz
 }
 
@@ -23,6 +27,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", BodyLimit: 10 << 20, BodyTimeout: time.Minute, PrepareTimeout: 30 * time.Second,
 		KeepAlive: 10 * time.Second, WriteTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second, Version: "dev",
+		PlainTasks: true, ModelInfo: true,
 	}
 }
 

@@ -36,73 +36,108 @@ type format struct {
 	prefix string // of ids
 	prompt string // field that holds the prompt, for errors about it
 	read   func(*api.Body, sampler.Params) (*api.Call, error)
-	chunks func(api.Head) chunker
-	whole  func(api.Head) wholer
+	chunks func(*api.Head) chunker
+	whole  func(*api.Head) wholer
 }
 
 func chatFormat() format {
 	return format{
 		prefix: "chatcmpl-", prompt: "messages", read: (*api.Body).Chat,
-		chunks: func(h api.Head) chunker { return api.NewChatReply(h) },
-		whole:  func(h api.Head) wholer { return api.NewChatReply(h) },
+		chunks: func(h *api.Head) chunker { return api.NewChatReply(h) },
+		whole:  func(h *api.Head) wholer { return api.NewChatReply(h) },
 	}
 }
 
 func textFormat() format {
 	return format{
 		prefix: "cmpl-", prompt: "prompt", read: (*api.Body).Completion,
-		chunks: func(h api.Head) chunker { return api.NewTextReply(h) },
-		whole:  func(h api.Head) wholer { return api.NewTextReply(h) },
+		chunks: func(h *api.Head) chunker { return api.NewTextReply(h) },
+		whole:  func(h *api.Head) wholer { return api.NewTextReply(h) },
 	}
 }
 
 // infer answers with a generation.
 func (s *Server) infer(f format) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		call, job, err := s.prepare(c, f)
+		a, err := s.prepare(c, f)
 		if err != nil {
 			s.fail(c, err)
 			return
 		}
-		head := api.Head{ID: job.ID, Model: job.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version}
-		if call.Stream {
-			s.stream(c, job, f.chunks(head), call.IncludeUsage)
+		if a.call.Stream {
+			s.stream(c, a, f)
 		} else {
-			s.collect(c, job, f.whole(head))
+			s.collect(c, a, f)
 		}
 	}
 }
 
 // prepare takes a request to the point where it can be queued. Everything wrong about it is found here.
-func (s *Server) prepare(c *gin.Context, f format) (*api.Call, dispatch.Job, error) {
-	none := dispatch.Job{}
+func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 	body, err := s.body(c)
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
-	id, err := body.Model()
+	a := &answer{base: s.baseURL(c.Request)}
+	if a.origin, err = body.Origin(c.Request.Header); err != nil {
+		return nil, err
+	}
+	recordOf(c).origin = a.origin
+	b, err := s.read(c, f, body, a)
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
-	b, defaults, ok := s.deps.Models.Backend(id)
+	req := a.call.Request
+	if err := s.chooseSource(&req.Params); err != nil {
+		return nil, err
+	}
+	req.ID = f.prefix + s.deps.NewID()
+	p, err := s.tokenise(c.Request.Context(), b, req)
+	if err != nil {
+		return nil, rename(ended(c.Request.Context(), err), f.prompt)
+	}
+	a.job = dispatch.Job{ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p}
+	a.head = api.Head{
+		ID: req.ID, Model: req.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version,
+		Task: a.origin.Task, Brief: a.origin.Client != "",
+	}
+	return a, nil
+}
+
+// read reads the call for the model that it names, or has an alias of, and finds its backend.
+func (s *Server) read(c *gin.Context, f format, body *api.Body, a *answer) (backends.Backend, error) {
+	named, err := body.Model()
+	if err != nil {
+		return nil, err
+	}
+	id, b, defaults, ok := s.model(named)
 	if !ok {
-		return nil, none, s.unknownModel(id)
+		return nil, s.unknownModel(named)
 	}
-	recordOf(c).out.Model = id
-	call, err := f.read(body, defaults)
-	if err != nil {
-		return nil, none, err
+	rec := recordOf(c)
+	rec.out.Model = id
+	if a.origin.Task != "" && s.cfg.PlainTasks {
+		body.Plain()
 	}
-	recordOf(c).out.Stream = call.Stream
-	if err := s.chooseSource(&call.Request.Params); err != nil {
-		return nil, none, err
+	if a.call, err = f.read(body, defaults); err != nil {
+		return nil, err
 	}
-	call.Request.ID = f.prefix + s.deps.NewID()
-	p, err := s.tokenise(c.Request.Context(), b, call.Request)
-	if err != nil {
-		return nil, none, rename(ended(c.Request.Context(), err), f.prompt)
+	a.call.Request.Model = id
+	rec.out.Stream, rec.given = a.call.Stream, a.call.Given
+	return b, nil
+}
+
+// model finds a model by its id or by the alias of one.
+func (s *Server) model(named string) (id string, b backends.Backend, defaults sampler.Params, ok bool) {
+	if b, defaults, ok = s.deps.Models.Backend(named); ok {
+		return named, b, defaults, true
 	}
-	return call, dispatch.Job{ID: call.Request.ID, Key: callerKey(c.Request), Model: id, Prepared: p}, nil
+	id, alias := api.BaseModel(named)
+	if !alias {
+		return named, nil, defaults, false
+	}
+	b, defaults, ok = s.deps.Models.Backend(id)
+	return id, b, defaults, ok
 }
 
 func (s *Server) tokenise(ctx context.Context, b backends.Backend, req *backends.Request) (*backends.Prepared, error) {
@@ -179,34 +214,36 @@ func callerKey(r *http.Request) string {
 }
 
 // collect answers in one piece.
-func (s *Server) collect(c *gin.Context, job dispatch.Job, w wholer) {
+func (s *Server) collect(c *gin.Context, a *answer, f format) {
 	rec := recordOf(c)
 	sink := &collector{timeline: timeline{rec: rec, now: s.deps.Now}}
-	res, err := s.deps.Dispatcher.Do(c.Request.Context(), job, sink)
+	res, err := s.deps.Dispatcher.Do(c.Request.Context(), a.job, sink)
 	if err != nil {
 		s.fail(c, ended(c.Request.Context(), err))
 		return
 	}
 	rec.out.Result = res
-	s.reply(c, http.StatusOK, w.Whole(sink.content.String(), sink.reasoning.String(), res))
+	s.keep(a, rec.requestID, res)
+	s.reply(c, http.StatusOK, f.whole(&a.head).Whole(sink.content.String(), sink.reasoning.String(), res))
 }
 
 // stream answers in chunks.
-func (s *Server) stream(c *gin.Context, job dispatch.Job, chunks chunker, includeUsage bool) {
+func (s *Server) stream(c *gin.Context, a *answer, f format) {
 	rec := recordOf(c)
 	rec.stream = api.NewStream(c.Writer, s.cfg.WriteTimeout)
 	defer rec.stream.Close()
 	ctx, cancel := context.WithCancelCause(c.Request.Context())
 	defer cancel(nil)
-	sink := newStreamer(timeline{rec: rec, now: s.deps.Now}, rec.stream, chunks)
+	sink := newStreamer(timeline{rec: rec, now: s.deps.Now}, rec.stream, f.chunks(&a.head))
 	defer sink.keepAlive(ctx, s.cfg.KeepAlive, cancel)()
-	res, err := s.deps.Dispatcher.Do(ctx, job, sink)
+	res, err := s.deps.Dispatcher.Do(ctx, a.job, sink)
 	if err != nil {
 		s.fail(c, ended(ctx, err))
 		return
 	}
 	rec.out.Result = res
-	if err := sink.end(res, includeUsage); err != nil {
+	s.keep(a, rec.requestID, res)
+	if err := sink.end(res, a.call.IncludeUsage); err != nil {
 		s.fail(c, ended(ctx, err))
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,7 +25,9 @@ type model struct {
 	Object  string     `json:"object"`
 	Created int64      `json:"created"` // Unix seconds: when the server started
 	OwnedBy string     `json:"owned_by"`
+	Name    string     `json:"name"`
 	QR      modelState `json:"qr"`
+	Info    *webInfo   `json:"info,omitempty"`
 }
 
 // modelState is what OpenAI's format has no place for.
@@ -44,34 +47,51 @@ type modelState struct {
 	SizeBytes    int64  `json:"size_bytes,omitempty"`
 }
 
-func (s *Server) model(i backends.Info) model {
-	return model{
-		ID: i.Model, Object: "model", Created: s.started.Unix(), OwnedBy: "qr-gateway",
+func (s *Server) entry(i backends.Info) model {
+	card := s.deps.Cards[i.Model]
+	m := model{
+		ID: i.Model, Object: "model", Created: s.started.Unix(), OwnedBy: "qr-gateway", Name: cmp.Or(card.Name, i.Model),
 		QR: modelState{
 			Ready: i.Ready, State: i.State, Reason: i.Reason, Context: i.Context, Workers: i.Workers, Busy: i.Busy,
 			Description: i.Description, Backend: i.Backend, Architecture: i.Architecture, Memory: i.Memory,
 			Vocabulary: i.Vocabulary, Chat: i.Chat, SizeBytes: i.SizeBytes,
 		},
 	}
+	if s.cfg.ModelInfo {
+		m.Info = describeForWeb(i, card)
+	}
+	return m
 }
 
 func (s *Server) listModels(c *gin.Context) {
 	out := list[model]{Object: "list", Data: []model{}}
 	for _, i := range s.deps.Models.List() {
-		out.Data = append(out.Data, s.model(i))
+		m := s.entry(i)
+		out.Data = append(out.Data, m)
+		if s.cfg.TaskAliases {
+			out.Data = append(out.Data, taskModel(m))
+		}
 	}
 	s.reply(c, http.StatusOK, out)
 }
 
 func (s *Server) getModel(c *gin.Context) {
-	id := strings.TrimPrefix(c.Param("id"), "/")
+	named := strings.TrimPrefix(c.Param("id"), "/")
+	id, alias := api.BaseModel(named)
 	infos := s.deps.Models.List()
-	at := slices.IndexFunc(infos, func(i backends.Info) bool { return i.Model == id })
-	if at < 0 {
-		s.fail(c, s.unknownModel(id))
+	find := func(id string) int {
+		return slices.IndexFunc(infos, func(i backends.Info) bool { return i.Model == id })
+	}
+	if at := find(named); at >= 0 {
+		s.reply(c, http.StatusOK, s.entry(infos[at]))
 		return
 	}
-	s.reply(c, http.StatusOK, s.model(infos[at]))
+	at := find(id)
+	if !alias || at < 0 {
+		s.fail(c, s.unknownModel(named))
+		return
+	}
+	s.reply(c, http.StatusOK, taskModel(s.entry(infos[at])))
 }
 
 func (s *Server) unknownModel(id string) *api.Error {

@@ -51,7 +51,7 @@ type Observer interface {
 	Observe(Outcome)
 }
 
-// Deps are what the server works with. Metrics, Observer, Sources, Log, NewID and Now may be nil.
+// Deps are what the server works with. Metrics, Observer, Sources, Records, Log, NewID and Now may be nil.
 type Deps struct {
 	Models     Models
 	Dispatcher Dispatcher
@@ -59,6 +59,8 @@ type Deps struct {
 	Observer   Observer         // for metrics of requests
 	Sources    Sources          // nil: engines draw from the operating system alone
 	Presets    presets.Library  // that a request may name
+	Records    Records          // of answers; nil: none are kept
+	Cards      map[string]Card  // of models, by their ids; one without is shown by its id
 	Log        *slog.Logger     // nil: nothing is logged
 	NewID      func() string    // unique ids; nil: random ones
 	Now        func() time.Time // wall clock; nil: time.Now
@@ -101,6 +103,9 @@ func withDefaults(d Deps) Deps {
 	}
 	if d.Sources == nil {
 		d.Sources = systemOnly{}
+	}
+	if d.Records == nil {
+		d.Records = noRecords{}
 	}
 	if d.NewID == nil {
 		d.NewID = func() string { return strings.ToLower(rand.Text()) }
@@ -222,6 +227,7 @@ func (s *Server) routes() *gin.Engine {
 	read(e, "/v1/qr/parameters", s.parameters)
 	read(e, "/v1/qr/presets", s.presets)
 	read(e, "/v1/qr/entropy", s.entropySources)
+	read(e, recordsPath+":id", s.getRecord)
 	read(e, "/healthz", s.healthz)
 	read(e, "/health/entropy", s.healthEntropy)
 	read(e, readyPath, s.readyz)

@@ -12,6 +12,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/gateway/api"
+	"qr-gateway/sampler"
 )
 
 // Outcome is what became of one request.
@@ -35,7 +36,9 @@ type record struct {
 	requestID string
 	began     time.Time
 	queued    time.Time
-	stream    *api.Stream // once the reply is one
+	origin    api.Origin
+	given     []sampler.Setting // parameters that the request gave
+	stream    *api.Stream       // once the reply is one
 	err       error
 }
 
@@ -78,6 +81,7 @@ func (s *Server) log(c *gin.Context, rec *record) {
 	if rec.out.Model != "" {
 		attrs = append(attrs, slog.String("model", rec.out.Model), slog.Bool("stream", rec.out.Stream))
 	}
+	attrs = append(attrs, rec.source()...)
 	if r := rec.out.Result; r != nil {
 		attrs = append(attrs, slog.Int("prompt_tokens", r.Usage.PromptTokens), slog.Int("completion_tokens", r.Usage.CompletionTokens))
 	}
@@ -85,6 +89,23 @@ func (s *Server) log(c *gin.Context, rec *record) {
 		attrs = append(attrs, slog.String("code", rec.out.Code), slog.String("error", cause(rec.err)))
 	}
 	s.deps.Log.LogAttrs(c.Request.Context(), level(rec.out), "request", attrs...)
+}
+
+// source is where the request comes from and what it asks for, as far as it says so.
+func (r *record) source() (attrs []slog.Attr) {
+	for _, a := range []slog.Attr{
+		slog.String("client", r.origin.Client), slog.String("task", r.origin.Task),
+		slog.String("chat_id", r.origin.ChatID), slog.String("message_id", r.origin.MessageID),
+	} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	set := make([]any, len(r.given))
+	for i, p := range r.given {
+		set[i] = slog.Any(strings.TrimPrefix(p.Key, "qr_"), p.Value)
+	}
+	return append(attrs, slog.Group("qr", set...))
 }
 
 func level(o Outcome) slog.Level {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 
 	"qr-gateway/sampler/param"
 )
@@ -71,4 +73,30 @@ func ParseParams(data []byte) (Params, error) {
 		return Params{}, fmt.Errorf("parse parameters: %w", err)
 	}
 	return p, nil
+}
+
+// Setting is one parameter with its value as encoding/json would decode it; an integer is an int64.
+type Setting struct {
+	Key   string
+	Value any
+}
+
+// Differences are the parameters in which p is not as from, in the order of the table.
+func (p *Params) Differences(from *Params) []Setting {
+	return p.settings(func(r *row[Params]) bool { return !reflect.DeepEqual(r.Go(r.load(p)), r.Go(r.load(from))) })
+}
+
+// Settings are the parameters called keys, in the order of the table. Other words are ignored.
+func (p *Params) Settings(keys []string) []Setting {
+	return p.settings(func(r *row[Params]) bool { return slices.Contains(keys, r.Key) })
+}
+
+func (p *Params) settings(of func(*row[Params]) bool) []Setting {
+	var out []Setting
+	for i := range table.all {
+		if r := &table.all[i]; of(r) {
+			out = append(out, Setting{r.Key, r.Go(r.load(p))})
+		}
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
 	"qr-gateway/gateway/queue/memory"
+	"qr-gateway/gateway/records"
 	"qr-gateway/gateway/sources"
 )
 
@@ -83,8 +85,13 @@ func compose(ctx context.Context, cfg config.Config, lent *sources.Sources, stdo
 	if err != nil {
 		return nil, err
 	}
+	kept, err := records.New(records.Config{Keep: cfg.Records.Keep, Bytes: int64(cfg.Records.Bytes)})
+	if err != nil {
+		return nil, err
+	}
 	srv, err := gateway.New(edgeConfig(cfg), gateway.Deps{
-		Models: all, Dispatcher: hub, Sources: lent, Presets: cfg.Library, Metrics: metrics.Handler(), Observer: metrics, Log: log,
+		Models: all, Dispatcher: hub, Sources: lent, Presets: cfg.Library, Records: kept, Cards: cards(cfg.Models),
+		Metrics: metrics.Handler(), Observer: metrics, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -130,7 +137,18 @@ func edgeConfig(cfg config.Config) gateway.Config {
 	g.PrepareTimeout += cfg.Engine.WaitReady // else a wait for the engine would end without its reason
 	g.Listen, g.BodyLimit, g.KeepAlive, g.WriteTimeout = c.Listen, int64(c.BodyLimit), c.KeepAlive, c.WriteTimeout
 	g.DrainTimeout, g.Origins, g.Version = c.DrainTimeout, c.CORSOrigins, version()
+	g.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	g.PlainTasks, g.TaskAliases, g.ModelInfo = cfg.Tasks.Mode == config.TasksPlain, cfg.Tasks.Aliases, cfg.OpenWebUI.ModelInfo
 	return g
+}
+
+// cards are how people are shown the models.
+func cards(models []config.Model) map[string]gateway.Card {
+	out := make(map[string]gateway.Card, len(models))
+	for _, m := range models {
+		out[m.ID] = gateway.Card{Name: m.Name, Prompts: m.Prompts}
+	}
+	return out
 }
 
 // greet waits for the models and prints what to try. It lasts as long as the server.

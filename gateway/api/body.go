@@ -51,7 +51,11 @@ func tooLarge(limit int64) *Error {
 type Body struct {
 	fields  object
 	presets sampler.Presets
+	plain   bool // plain sampling by the standard fields, whatever else is asked for
 }
+
+// Plain makes the request plain sampling by its standard fields, as with qr_bypass. Its other parameters are checked all the same.
+func (b *Body) Plain() { b.plain = true }
 
 // WithPresets makes the presets known that the request may name. It returns b.
 func (b *Body) WithPresets(p sampler.Presets) *Body {

@@ -22,7 +22,8 @@ const (
 type Call struct {
 	Request      *backends.Request
 	Stream       bool
-	IncludeUsage bool // a usage chunk ends the stream
+	IncludeUsage bool              // a usage chunk ends the stream
+	Given        []sampler.Setting // parameters that the request itself gave, as they are in effect
 }
 
 // Chat reads the body of /v1/chat/completions. defaults are the model's parameters.
@@ -67,11 +68,11 @@ func (b *Body) call(rules []rule, defaults sampler.Params) (*Call, error) {
 	if err := b.fields.refuse(rules); err != nil {
 		return nil, err
 	}
-	params, err := b.params(defaults)
+	params, keys, err := b.params(defaults)
 	if err != nil {
 		return nil, err
 	}
-	call := &Call{Request: &backends.Request{Model: model, Params: params}}
+	call := &Call{Request: &backends.Request{Model: model, Params: params}, Given: params.Settings(keys)}
 	for _, read := range []func(*Call) error{b.fields.limits, b.fields.stops, b.fields.streaming} {
 		if err := read(call); err != nil {
 			return nil, err

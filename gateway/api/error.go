@@ -108,6 +108,14 @@ func UnknownModel(id string, served []string) *Error {
 	}
 }
 
+// NoRecord is the 404 for the record of an answer.
+func NoRecord(id string) *Error {
+	return &Error{
+		Status: http.StatusNotFound, Type: typeInvalid, Code: "record_not_found",
+		Message: fmt.Sprintf("no record of %q is kept; only those of the newest answers are, until the server ends (records.keep, records.bytes)", quote(id)),
+	}
+}
+
 // Panicked is the 500 for a defect of ours. The client learns the id to quote, never the cause.
 func Panicked(requestID string) *Error { return internal(requestID, nil) }
 

@@ -33,12 +33,18 @@ type setting struct {
 	raw  json.RawMessage
 }
 
-// params lays the request's values over the preset that it names, and that over the model's defaults.
-func (b *Body) params(defaults sampler.Params) (sampler.Params, error) {
+// params lays the request's values over the preset that it names, and that over the model's defaults. It also returns the keys that the request
+// gave, by which name or standard field ever.
+func (b *Body) params(defaults sampler.Params) (sampler.Params, []string, error) {
 	own, err := b.fields.gather()
 	if err != nil {
-		return defaults, err
+		return defaults, nil, err
 	}
+	p, err := b.lay(own, defaults)
+	return p, b.fields.keys(own), err
+}
+
+func (b *Body) lay(own given, defaults sampler.Params) (sampler.Params, error) {
 	p := defaults
 	if err := own.layPreset(&p, b.presets); err != nil {
 		return defaults, err
@@ -55,10 +61,22 @@ func (b *Body) params(defaults sampler.Params) (sampler.Params, error) {
 	if err := p.Validate(); err != nil {
 		return defaults, err
 	}
-	if p.Bypass {
+	if p.Bypass || b.plain {
 		return b.fields.bypass()
 	}
 	return p, nil
+}
+
+// keys are those that the request gave.
+func (o object) keys(own given) []string {
+	keys := sortedKeys(own)
+	for _, name := range sampler.Standards() {
+		if _, ok := o.get(name); ok {
+			key, _ := sampler.StandardKey(name)
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // gather collects the qr_ keys from every place they may stand in. Names are checked before any value is.
@@ -84,7 +102,7 @@ func (o object) gather() (given, error) {
 
 func (g given) take(from object) error {
 	for _, name := range sortedKeys(from) {
-		if !ours(name) {
+		if !ours(name) || name == clientKey || name == taskKey {
 			continue
 		}
 		key, err := sampler.RequestKey(name)

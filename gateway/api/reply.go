@@ -8,6 +8,9 @@ type Head struct {
 	Model       string
 	Created     int64 // Unix seconds
 	Fingerprint string
+	Task        string // that the reply serves, or empty
+	Record      string // address of the answer's record; empty where none is kept
+	Brief       bool   // the records of tokens are left out: the client can't take long lines, and finds them in the answer's record
 }
 
 // Usage counts tokens as OpenAI does.
@@ -16,16 +19,63 @@ type Usage struct {
 	CompletionTokens int           `json:"completion_tokens"`
 	TotalTokens      int           `json:"total_tokens"`
 	PromptDetails    promptDetails `json:"prompt_tokens_details"`
+	QR               Summary       `json:"qr"`
+}
+
+// Summary is the short form of a reply's qr object. It stands in the usage, which is all that some clients keep and show.
+type Summary struct {
+	Decoder        string   `json:"decoder"`
+	Choice         string   `json:"choice,omitempty"`
+	Curve          string   `json:"curve,omitempty"`
+	AlphaMin       *float64 `json:"alpha_min,omitempty"`
+	AlphaMax       *float64 `json:"alpha_max,omitempty"`
+	PeeksPerToken  float64  `json:"peeks_per_token,omitempty"`
+	Tokens         int      `json:"tokens"`
+	Preset         string   `json:"preset,omitempty"`
+	Strategy       string   `json:"strategy,omitempty"`
+	EntropySource  string   `json:"entropy_source"`
+	Policy         string   `json:"policy,omitempty"`
+	Amplifier      string   `json:"amplifier,omitempty"`
+	EntropyBytes   int64    `json:"entropy_bytes,omitempty"`
+	FallbackTokens int      `json:"fallback_tokens,omitempty"`
+	FlaggedTokens  int      `json:"flagged_tokens,omitempty"` // findings, of all kinds together
+	Task           string   `json:"task,omitempty"`
+	Record         string   `json:"record,omitempty"` // address of the answer's record
+}
+
+func (h *Head) summary(s *backends.DecodeStats) Summary {
+	out := Summary{
+		Decoder: s.Decoder, Choice: s.Choice, Curve: s.Curve, AlphaMin: s.AlphaMin, AlphaMax: s.AlphaMax, PeeksPerToken: s.PeeksPerToken,
+		Tokens: s.Tokens, Preset: s.Preset, Strategy: s.Strategy, EntropySource: s.EntropySource, Policy: s.Policy, Amplifier: s.Amplifier,
+		EntropyBytes: s.EntropyBytes, FallbackTokens: s.FallbackTokens, Task: h.Task, Record: h.Record,
+	}
+	for _, n := range s.FlaggedTokens {
+		out.FlaggedTokens += n
+	}
+	return out
+}
+
+// stats are what the reply's qr object says.
+func (h *Head) stats(s *backends.DecodeStats) *backends.DecodeStats {
+	if !h.Brief || len(s.Records) == 0 {
+		return s
+	}
+	brief := *s
+	brief.RecordsDropped += len(brief.Records)
+	brief.Records = nil
+	return &brief
 }
 
 type promptDetails struct {
 	CachedTokens int `json:"cached_tokens"`
 }
 
-func newUsage(u backends.Usage) *Usage {
+// Usage is what a reply says of its tokens.
+func (h *Head) Usage(r *backends.Result) *Usage {
+	u := r.Usage
 	return &Usage{
 		PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.PromptTokens + u.CompletionTokens,
-		PromptDetails: promptDetails{CachedTokens: u.CachedTokens},
+		PromptDetails: promptDetails{CachedTokens: u.CachedTokens}, QR: h.summary(&r.Stats),
 	}
 }
 
@@ -41,18 +91,18 @@ type frame[T any] struct {
 	QR          *backends.DecodeStats `json:"qr,omitempty"`
 }
 
-func newFrame[T any](h Head, object string, choices ...T) frame[T] {
+func newFrame[T any](h *Head, object string, choices ...T) frame[T] {
 	return frame[T]{ID: h.ID, Object: object, Created: h.Created, Model: h.Model, Fingerprint: h.Fingerprint, Choices: choices}
 }
 
 // last completes the chunk that carries finish_reason, and adds the usage chunk where it was asked for.
-func (f *frame[T]) last(r *backends.Result, includeUsage bool) []any {
+func (f *frame[T]) last(h *Head, r *backends.Result, includeUsage bool) []any {
 	if !includeUsage {
-		f.QR = &r.Stats
+		f.QR = h.stats(&r.Stats)
 		return []any{f}
 	}
 	usage := *f
-	usage.Choices, usage.Usage, usage.QR = []T{}, newUsage(r.Usage), &r.Stats
+	usage.Choices, usage.Usage, usage.QR = []T{}, h.Usage(r), h.stats(&r.Stats)
 	return []any{f, &usage}
 }
 
@@ -93,13 +143,13 @@ type deltaChoice struct {
 
 // ChatReply makes the reply of /v1/chat/completions, whole or in chunks. What its methods return is valid until the next call.
 type ChatReply struct {
-	head               Head
+	head               *Head
 	chunk              frame[deltaChoice]
 	content, reasoning string
 }
 
-// NewChatReply starts a reply.
-func NewChatReply(h Head) *ChatReply {
+// NewChatReply starts a reply. What h says of the end of the reply may be filled in until then.
+func NewChatReply(h *Head) *ChatReply {
 	return &ChatReply{head: h, chunk: newFrame(h, "chat.completion.chunk", deltaChoice{})}
 }
 
@@ -127,14 +177,14 @@ func (r *ChatReply) Delta(e backends.Event) any {
 // End makes the last chunks.
 func (r *ChatReply) End(res *backends.Result, includeUsage bool) []any {
 	r.chunk.Choices[0] = deltaChoice{FinishReason: finish(res.Reason)}
-	return r.chunk.last(res, includeUsage)
+	return r.chunk.last(r.head, res, includeUsage)
 }
 
 // Whole is the reply in one piece.
 func (r *ChatReply) Whole(content, reasoning string, res *backends.Result) any {
 	msg := chatMessage{Role: "assistant", Content: content, ReasoningContent: reasoning}
 	f := newFrame(r.head, "chat.completion", chatChoice{Message: msg, FinishReason: finish(res.Reason)})
-	f.Usage, f.QR = newUsage(res.Usage), &res.Stats
+	f.Usage, f.QR = r.head.Usage(res), r.head.stats(&res.Stats)
 	return &f
 }
 
@@ -147,12 +197,12 @@ type textChoice struct {
 
 // TextReply makes the reply of /v1/completions, whole or in chunks. What its methods return is valid until the next call.
 type TextReply struct {
-	head  Head
+	head  *Head
 	chunk frame[textChoice]
 }
 
-// NewTextReply starts a reply.
-func NewTextReply(h Head) *TextReply {
+// NewTextReply starts a reply. What h says of the end of the reply may be filled in until then.
+func NewTextReply(h *Head) *TextReply {
 	return &TextReply{head: h, chunk: newFrame(h, "text_completion", textChoice{})}
 }
 
@@ -168,12 +218,12 @@ func (r *TextReply) Delta(e backends.Event) any {
 // End makes the last chunks.
 func (r *TextReply) End(res *backends.Result, includeUsage bool) []any {
 	r.chunk.Choices[0] = textChoice{FinishReason: finish(res.Reason)}
-	return r.chunk.last(res, includeUsage)
+	return r.chunk.last(r.head, res, includeUsage)
 }
 
 // Whole is the reply in one piece.
 func (r *TextReply) Whole(content, reasoning string, res *backends.Result) any {
 	f := newFrame(r.head, "text_completion", textChoice{Text: reasoning + content, FinishReason: finish(res.Reason)})
-	f.Usage, f.QR = newUsage(res.Usage), &res.Stats
+	f.Usage, f.QR = r.head.Usage(res), r.head.stats(&res.Stats)
 	return &f
 }

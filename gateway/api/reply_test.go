@@ -32,8 +32,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func head() api.Head {
-	return api.Head{ID: "id-1", Model: "m", Created: 1700000000, Fingerprint: "qr-1"}
+func head() *api.Head {
+	return &api.Head{ID: "id-1", Model: "m", Created: 1700000000, Fingerprint: "qr-1"}
 }
 
 func result(reason string) *backends.Result {

@@ -50,7 +50,7 @@ func TestStream(t *testing.T) {
 	if s.Started() || w.Flushed {
 		t.Error("something was sent before the first event")
 	}
-	r := api.NewChatReply(api.Head{ID: "chatcmpl-1", Model: "m", Created: 5, Fingerprint: "qr-1"})
+	r := api.NewChatReply(&api.Head{ID: "chatcmpl-1", Model: "m", Created: 5, Fingerprint: "qr-1"})
 	must(t, s.Comment("queued\nposition 2"))
 	must(t, s.Data(r.First()))
 	must(t, s.Data(r.Delta(backends.Event{Content: "<b> & \u2028 日本"})))
@@ -128,8 +128,8 @@ func TestChunkAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	s := api.NewStream(discard{http.Header{}}, time.Second)
-	chat := api.NewChatReply(api.Head{ID: "chatcmpl-1", Model: "m"})
-	text := api.NewTextReply(api.Head{ID: "cmpl-1", Model: "m"})
+	chat := api.NewChatReply(&api.Head{ID: "chatcmpl-1", Model: "m"})
+	text := api.NewTextReply(&api.Head{ID: "cmpl-1", Model: "m"})
 	e := backends.Event{Content: "piece of text"}
 	send := func() {
 		must(t, s.Data(chat.Delta(e)))
@@ -143,7 +143,7 @@ func TestChunkAllocatesNothing(t *testing.T) {
 
 func BenchmarkChunk(b *testing.B) {
 	s := api.NewStream(discard{http.Header{}}, time.Second)
-	r := api.NewChatReply(api.Head{ID: "chatcmpl-0123456789", Model: "smollm2", Created: 1, Fingerprint: "qr-dev"})
+	r := api.NewChatReply(&api.Head{ID: "chatcmpl-0123456789", Model: "smollm2", Created: 1, Fingerprint: "qr-dev"})
 	b.ReportAllocs()
 	for b.Loop() {
 		must(b, s.Data(r.Delta(backends.Event{Content: " token"})))
@@ -157,7 +157,7 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content, comment, reasoning string) {
 		w := httptest.NewRecorder()
 		s := api.NewStream(w, 0)
-		r := api.NewChatReply(api.Head{ID: "i", Model: "m"})
+		r := api.NewChatReply(&api.Head{ID: "i", Model: "m"})
 		must(t, s.Comment(comment))
 		must(t, s.Data(r.Delta(backends.Event{Content: content, Reasoning: reasoning})))
 		must(t, s.Done())

@@ -26,6 +26,10 @@ type Config struct {
 	Engine Engine  `mapstructure:"engine"`
 	Models []Model `mapstructure:"models"`
 
+	Records   Records   `mapstructure:"records"`
+	Tasks     Tasks     `mapstructure:"tasks"`
+	OpenWebUI OpenWebUI `mapstructure:"open_webui"`
+
 	Entropy    Entropy        `mapstructure:"entropy"`
 	Presets    Presets        `mapstructure:"presets"`
 	Preset     string         `mapstructure:"preset"`     // that requests to every model start from; QR_PRESET wins over it
@@ -54,6 +58,30 @@ type Server struct {
 	WriteTimeout time.Duration `mapstructure:"write_timeout"` // for one write; a client that reads nothing for so long loses its job
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"` // for running requests once the server is told to stop
 	CORSOrigins  []string      `mapstructure:"cors_origins"`  // browsers' origins that may call; "*" is any; none is off
+	PublicURL    string        `mapstructure:"public_url"`    // where people reach the server; empty: the address that each request used
+}
+
+// Records bounds the records of answers that are kept in memory.
+type Records struct {
+	Keep  int      `mapstructure:"keep"`  // of the newest answers; 0 keeps none
+	Bytes ByteSize `mapstructure:"bytes"` // of all together
+}
+
+// Tasks says what becomes of clients' own calls, such as for the title of a chat.
+type Tasks struct {
+	Mode    string `mapstructure:"mode"`    // plain or same
+	Aliases bool   `mapstructure:"aliases"` // the model list has NAME:task beside each model
+}
+
+// Modes of tasks.
+const (
+	TasksPlain = "plain" // plain sampling by the standard fields, numbers from the operating system
+	TasksSame  = "same"  // as any request
+)
+
+// OpenWebUI is what the model list says to Open WebUI.
+type OpenWebUI struct {
+	ModelInfo bool `mapstructure:"model_info"` // description, capabilities and suggested prompts, until somebody edits the model there
 }
 
 // Log is what goes to stderr.
@@ -101,7 +129,9 @@ type Model struct {
 	CanonicalCells bool           `mapstructure:"canonical_cells"` // the way candidates are evaluated leaves hardly a trace; slower
 	KVType         string         `mapstructure:"kv_type"`         // f16 or f32
 	Poll           int            `mapstructure:"poll"`            // busy-wait level of the threads, 0 to 100; 0 blocks
+	Name           string         `mapstructure:"name"`            // shown to people in the place of the id
 	Description    string         `mapstructure:"description"`     // shown in the model list
+	Prompts        []string       `mapstructure:"prompts"`         // suggested for the beginning of a chat, in Open WebUI
 	Defaults       map[string]any `mapstructure:"defaults"`        // parameters of requests, by their qr_ keys
 
 	// Load fills in what follows.
@@ -121,6 +151,7 @@ func Default() Config {
 			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000,
 			WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
 		},
+		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain}, OpenWebUI: OpenWebUI{ModelInfo: true},
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
 		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendFake},
@@ -130,7 +161,7 @@ func Default() Config {
 // DefaultModel is what a model is that the file says nothing more of.
 func DefaultModel(id string) Model {
 	return Model{
-		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16",
+		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16", Prompts: []string{},
 		Params: sampler.Defaults(),
 	}
 }

@@ -252,7 +252,7 @@ func TestMainExample(t *testing.T) {
 	want := config.Default()
 	m := config.DefaultModel("smollm2")
 	m.Path, m.Context = "../../configs/SmolLM2-135M-Instruct.Q4_1.gguf", 2048
-	m.Description = got.Models[0].Description
+	m.Name, m.Description, m.Prompts = got.Models[0].Name, got.Models[0].Description, got.Models[0].Prompts
 	m.Defaults = map[string]any{"qr_decoder": "lookahead", "qr_alpha": 0.3}
 	alpha := 0.3
 	m.Params.Decoder, m.Params.Alpha = "lookahead", &alpha

@@ -51,7 +51,7 @@ func (c *checks) positive(field string, value time.Duration) {
 
 // Validate reports everything that is wrong, each with its path.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), checkModels(c.Models, c.Backends), c.checkSources())
+	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), c.Records.check(), c.Tasks.check(), checkModels(c.Models, c.Backends), c.checkSources())
 	return errors.Join(errs...)
 }
 
@@ -66,11 +66,29 @@ func (s Server) check() []error {
 	c.positive("keep_alive", s.KeepAlive)
 	c.positive("write_timeout", s.WriteTimeout)
 	c.positive("drain_timeout", s.DrainTimeout)
+	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		c.fail("public_url", "is %q; it takes an address such as https://models.example.org, or nothing", s.PublicURL)
+	}
 	for i, o := range s.CORSOrigins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
 			c.fail(fmt.Sprintf("cors_origins[%d]", i), "is %q; it takes an origin such as https://chat.example.org, or *", o)
 		}
 	}
+	return c.errs
+}
+
+func (r Records) check() []error {
+	c := &checks{path: "records."}
+	c.between("keep", r.Keep, 0, 1_000_000)
+	if r.Bytes < 0 {
+		c.fail("bytes", "is %s; it takes 0 or more", r.Bytes)
+	}
+	return c.errs
+}
+
+func (t Tasks) check() []error {
+	c := &checks{path: "tasks."}
+	c.oneOf("mode", t.Mode, TasksPlain, TasksSame)
 	return c.errs
 }
 

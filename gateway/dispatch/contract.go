@@ -17,6 +17,7 @@ type Job struct {
 	ID       string // unique; a job whose id is live is refused
 	Key      string // caller, for fairness: API key hash or remote address
 	Model    string // served id
+	Task     bool   // a client's own call, such as for a title: it goes after what people wait for
 	Prepared *backends.Prepared
 }
 
