@@ -100,6 +100,9 @@ type rig struct {
 	do     gateway.Dispatcher // nil: direct
 	limits memory.Config
 
+	records gateway.Records         // nil: none
+	cards   map[string]gateway.Card // nil: none
+
 	models catalog
 	direct *direct
 	seen   *outcomes
@@ -123,6 +126,7 @@ func (r *rig) build(t *testing.T) *rig {
 	}
 	srv, err := gateway.New(r.cfg, gateway.Deps{
 		Models: r.models, Dispatcher: r.do, Observer: r.seen, Log: slog.New(slog.NewTextHandler(r.logged, nil)),
+		Records: r.records, Cards: r.cards,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") }),
 	})
 	if err != nil {
