@@ -66,7 +66,7 @@ func goFiles(t *testing.T) []source {
 
 // layer is a top-level folder and what it may import of ours.
 var layers = map[string][]string{
-	"cmd":      {"cmd", "gateway", "backends", "sampler", "entropy", "configs"},
+	"cmd":      {"cmd", "gateway", "backends", "sampler", "entropy", "configs", "filters"},
 	"gateway":  {"gateway", "backends", "sampler", "entropy", "configs"},
 	"configs":  {"configs", "sampler"},
 	"backends": {"backends", "sampler", "entropy"},
