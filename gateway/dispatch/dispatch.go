@@ -100,7 +100,7 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 	defer d.leave(job.ID, in)
 	submitted := time.Now()
 	ticket, err := d.deps.Queue.Submit(ctx, queue.Job{
-		ID: job.ID, Key: job.Key, Model: job.Model, Cost: job.Prepared.Cost(), Payload: payload,
+		ID: job.ID, Key: job.Key, Model: job.Model, Class: job.class(), Cost: job.Prepared.Cost(), Payload: payload,
 	})
 	if err != nil {
 		return nil, closedError(err)
@@ -112,6 +112,13 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 		return nil, errors.Join(err, d.cancel(ctx, job.ID, err))
 	}
 	return result, nil
+}
+
+func (j Job) class() queue.Class {
+	if j.Task {
+		return queue.ClassTask
+	}
+	return queue.ClassChat
 }
 
 func (d *Dispatcher) enter(id string) (*inbox, error) {

@@ -1,7 +1,7 @@
 // Package node runs jobs: it claims them from a queue for the models it hosts, gives each to its backend, keeps the lease
 // alive and sends what the backend emits to the gateway that waits for it.
 //
-// A [Node] has one goroutine per model that claims, as long as a worker is free, and for each job one that runs it and one
+// A [Node] has one goroutine per model that claims, as long as a worker is free (the last free one is for chats), and for each job one that runs it and one
 // that sends its heartbeats, so a slow decode or a slow client never costs the lease. [Node.Run] waits for all of them.
 // When its context ends it stops claiming, gives the running jobs some grace, then cancels them: what the client has not
 // seen anything of goes back to the queue.
@@ -119,19 +119,19 @@ func (n *Node) Run(ctx context.Context) error {
 
 // serve claims jobs for one model while one of its workers is free.
 func (n *Node) serve(ctx, runs context.Context, m Model, jobs *sync.WaitGroup) {
-	slots := make(chan struct{}, m.Workers)
+	s := &slots{busy: make(chan struct{}, m.Workers)}
 	for {
 		select {
-		case slots <- struct{}{}:
+		case s.busy <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		lease, err := n.claim(ctx, m)
+		lease, err := n.claim(ctx, m, s)
 		if err != nil {
 			return
 		}
 		jobs.Go(func() {
-			defer func() { <-slots }()
+			defer s.release()
 			n.run(runs, m, lease)
 		})
 	}
@@ -139,8 +139,7 @@ func (n *Node) serve(ctx, runs context.Context, m Model, jobs *sync.WaitGroup) {
 
 // claim waits until the model can run a job, and for a job. It tries again while the queue can't be reached; its error means
 // that there will be no more.
-func (n *Node) claim(ctx context.Context, m Model) (queue.Lease, error) {
-	offer := queue.Offer{Node: n.cfg.Name, Models: []string{m.ID}}
+func (n *Node) claim(ctx context.Context, m Model, s *slots) (queue.Lease, error) {
 	for {
 		if err := n.ready(ctx, m); err != nil {
 			if ctx.Err() == nil {
@@ -148,9 +147,12 @@ func (n *Node) claim(ctx context.Context, m Model) (queue.Lease, error) {
 			}
 			return queue.Lease{}, err
 		}
-		lease, err := n.deps.Queue.Claim(ctx, offer)
-		if err == nil || ctx.Err() != nil || errors.Is(err, queue.ErrClosed) {
+		lease, err := n.offer(ctx, m, s)
+		switch {
+		case err == nil || ctx.Err() != nil || errors.Is(err, queue.ErrClosed):
 			return lease, err
+		case errors.Is(err, errFreed):
+			continue
 		}
 		n.deps.Log.WarnContext(ctx, "claim", "model", m.ID, "error", err)
 		if err := pause(ctx, n.cfg.Pause); err != nil {

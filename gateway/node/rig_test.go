@@ -98,6 +98,7 @@ type call struct {
 	done   chan struct{}
 	text   strings.Builder
 	starts int
+	task   bool          // of the class of tasks
 	block  chan struct{} // if not nil, each event waits for it
 	onText func()        // if not nil, called at each text
 	result *backends.Result
@@ -139,7 +140,7 @@ func (r *rig) doWith(c *call, modelID string, tokens int) *call {
 	c.done = make(chan struct{})
 	ctx, cancel := context.WithCancel(r.Context())
 	c.cancel = cancel
-	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Prepared: r.request(c.id, modelID, tokens)}
+	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Task: c.task, Prepared: r.request(c.id, modelID, tokens)}
 	r.calls.Go(func() {
 		defer close(c.done)
 		defer cancel()

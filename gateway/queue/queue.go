@@ -49,11 +49,21 @@ const (
 	LimitTokensPerKey = "tokens_per_key"
 )
 
+// Class is how urgent a job is. A job of one class waits as long as one of a more urgent class waits for the same model.
+type Class int
+
+// The classes, the most urgent first.
+const (
+	ClassChat Class = iota // somebody waits for it
+	ClassTask              // a client's own call, such as for the title of a chat
+)
+
 // Job is a unit of work as submitted.
 type Job struct {
 	ID       string    // unique
 	Key      string    // caller, for fairness
 	Model    string    // served id
+	Class    Class     //
 	Cost     int       // tokens that it may take
 	Payload  []byte    // opaque to the queue; not to be changed after Submit
 	Deadline time.Time // must be claimed before; zero: the queue's own wait limit
@@ -91,6 +101,7 @@ type Submitter interface {
 type Offer struct {
 	Node   string
 	Models []string // served ids with a free slot
+	Least  Class    // the least urgent class that may have it
 }
 
 // Lease is the right to run a job, kept by heartbeats.

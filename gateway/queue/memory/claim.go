@@ -46,8 +46,8 @@ func (q *Queue) claim(ctx context.Context, offer queue.Offer) (*waiter, error) {
 	}
 	w := &waiter{offer: offer, ready: make(chan struct{})}
 	now := time.Now()
-	if r := q.pick(offer.Models, now); r != nil {
-		q.line(r.job.Model).meter.depart(now) // a job that found a free node says nothing of how fast the line drains
+	if r := q.pick(offer.Models, offer.Least, now); r != nil {
+		q.line(r).meter.depart(now) // a job that found a free node says nothing of how fast the line drains
 		q.grant(r, w)
 	} else {
 		q.waiters = append(q.waiters, w)
@@ -55,11 +55,20 @@ func (q *Queue) claim(ctx context.Context, offer queue.Offer) (*waiter, error) {
 	return w, nil
 }
 
-// pick is the job to run next for one of the models: of those whose turn it is, the oldest.
-func (q *Queue) pick(models []string, now time.Time) *record {
+// pick is the job to run next for one of the models: of those of the most urgent class whose turn it is, the oldest.
+func (q *Queue) pick(models []string, least queue.Class, now time.Time) *record {
+	for class := queue.ClassChat; class <= least; class++ {
+		if r := q.pickOf(models, class, now); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q *Queue) pickOf(models []string, class queue.Class, now time.Time) *record {
 	var best *record
 	for _, m := range models {
-		l := q.lines[m]
+		l := q.lines[place{m, class}]
 		if l == nil {
 			continue
 		}
@@ -87,7 +96,7 @@ func (q *Queue) expire(r *record) {
 
 // grant gives r to the claim behind w.
 func (q *Queue) grant(r *record, w *waiter) {
-	now, l := time.Now(), q.line(r.job.Model)
+	now, l := time.Now(), q.line(r)
 	l.served(r.job.Key)
 	if q.move(r, queue.StateLeased) != nil {
 		return
@@ -105,19 +114,19 @@ func (q *Queue) grant(r *record, w *waiter) {
 
 // offer gives a job that has just joined to a claim that waits for one like it.
 func (q *Queue) offer(r *record) {
-	w := q.waiterFor(r.job.Model)
+	w := q.waiterFor(&r.job)
 	if w == nil {
 		return
 	}
-	if next := q.pick([]string{r.job.Model}, time.Now()); next != nil {
+	if next := q.pick([]string{r.job.Model}, w.offer.Least, time.Now()); next != nil {
 		q.drop(w)
 		q.grant(next, w)
 	}
 }
 
-func (q *Queue) waiterFor(model string) *waiter {
+func (q *Queue) waiterFor(j *queue.Job) *waiter {
 	for _, w := range q.waiters {
-		if slices.Contains(w.offer.Models, model) {
+		if j.Class <= w.offer.Least && slices.Contains(w.offer.Models, j.Model) {
 			return w
 		}
 	}

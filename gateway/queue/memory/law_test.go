@@ -54,7 +54,7 @@ func (d *driver) submit(t *rapid.T) {
 	d.n++
 	job := queue.Job{
 		ID: fmt.Sprint(d.n), Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"),
-		Model: rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model"), Cost: rapid.IntRange(0, 20).Draw(t, "cost"),
+		Model: rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model"), Class: queue.Class(rapid.IntRange(0, 1).Draw(t, "class")), Cost: rapid.IntRange(0, 20).Draw(t, "cost"),
 	}
 	ticket, err := d.q.Submit(t.Context(), job)
 	if err != nil && !errors.Is(err, queue.ErrFull) {
@@ -68,28 +68,35 @@ func (d *driver) submit(t *rapid.T) {
 // place is a job's position by walking the whole line.
 func (d *driver) place(job queue.Job) int {
 	at := 0
-	d.q.lines[job.Model].each(func(position int, r *record) {
+	d.q.lines[placeOf(&job)].each(func(position int, r *record) {
 		if r.job.ID == job.ID {
 			at = position
 		}
 	})
+	if l := d.q.lines[place{job.Model, queue.ClassChat}]; l != nil && at > 0 && job.Class == queue.ClassTask {
+		at += l.waiting.jobs
+	}
 	return at
 }
 
 // claim takes a job if one waits, and checks that it is the one that the line showed as next.
 func (d *driver) claim(t *rapid.T) {
 	model := rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model")
-	l := d.q.lines[model]
-	if l == nil || l.waiting.jobs == 0 {
+	least := queue.Class(rapid.IntRange(0, 1).Draw(t, "least"))
+	want := ""
+	for class := queue.ClassChat; class <= least && want == ""; class++ {
+		if l := d.q.lines[place{model, class}]; l != nil {
+			l.each(func(position int, r *record) {
+				if position == 1 {
+					want = r.job.ID
+				}
+			})
+		}
+	}
+	if want == "" {
 		return
 	}
-	var want string
-	l.each(func(position int, r *record) {
-		if position == 1 {
-			want = r.job.ID
-		}
-	})
-	lease, err := d.q.Claim(t.Context(), queue.Offer{Node: "n", Models: []string{model}})
+	lease, err := d.q.Claim(t.Context(), queue.Offer{Node: "n", Models: []string{model}, Least: least})
 	if err != nil || lease.Job.ID != want {
 		t.Fatalf("Claim = job %s, %v; the line shows %s first", lease.Job.ID, err, want)
 	}
@@ -172,7 +179,7 @@ func (d *driver) check(t *rapid.T) {
 			}
 		})
 		if line != l.waiting {
-			t.Fatalf("line %s holds %+v and counts %+v", model, line, l.waiting)
+			t.Fatalf("line %v holds %+v and counts %+v", model, line, l.waiting)
 		}
 		all.jobs, all.tokens = all.jobs+line.jobs, all.tokens+line.tokens
 	}

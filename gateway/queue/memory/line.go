@@ -3,9 +3,19 @@ package memory
 import (
 	"container/list"
 	"time"
+
+	"qr-gateway/gateway/queue"
 )
 
-// line holds the waiting jobs of one model: a lane for each key, and the lanes in the order they are served.
+// place is where a job waits.
+type place struct {
+	model string
+	class queue.Class
+}
+
+func placeOf(j *queue.Job) place { return place{j.Model, j.Class} }
+
+// line holds the waiting jobs of one place: a lane for each key, and the lanes in the order they are served.
 type line struct {
 	lanes   map[string]*lane
 	ring    list.List // of *lane; the front is next

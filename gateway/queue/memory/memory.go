@@ -1,5 +1,5 @@
 // Package memory is the embedded queue: one process, nothing on disk, no other server. It is fair by turns: jobs of one key
-// leave in the order they came, and the keys with waiting jobs take turns, per model.
+// leave in the order they came, and the keys with waiting jobs take turns, per model and class.
 //
 // A [Queue] owns all its state behind one mutex; no method holds it while it waits. [Queue.Run] is the only goroutine: a
 // tick that takes back expired leases, drops jobs that waited too long and publishes positions. The state machine is in
@@ -67,7 +67,7 @@ type Queue struct {
 	records  map[string]*record // by job id: live ones, and finished ones until they are forgotten
 	running  map[string]*record // leased and streaming
 	finished []*record          // in the order they ended
-	lines    map[string]*line   // by model
+	lines    map[place]*line
 	keys     map[string]*usage  // by key, waiting jobs of all models
 	waiting  usage
 	waiters  []*waiter // claims that found nothing, in the order they came
@@ -88,7 +88,7 @@ func New(cfg Config) (*Queue, error) {
 		cfg:     cfg,
 		records: map[string]*record{},
 		running: map[string]*record{},
-		lines:   map[string]*line{},
+		lines:   map[place]*line{},
 		keys:    map[string]*usage{},
 	}, nil
 }
@@ -128,9 +128,11 @@ func (q *Queue) Stats(context.Context) (queue.Stats, error) {
 	s := q.stats
 	s.Models = make(map[string]queue.ModelStats, len(q.lines))
 	now := time.Now()
-	for id, l := range q.lines {
-		s.Models[id] = queue.ModelStats{
-			Waiting: l.waiting.jobs, WaitingTokens: l.waiting.tokens, Running: l.running, Oldest: l.oldest(now),
+	for at, l := range q.lines {
+		m := s.Models[at.model]
+		s.Models[at.model] = queue.ModelStats{
+			Waiting: m.Waiting + l.waiting.jobs, WaitingTokens: m.WaitingTokens + l.waiting.tokens, Running: m.Running + l.running,
+			Oldest: max(m.Oldest, l.oldest(now)),
 		}
 	}
 	return s, nil

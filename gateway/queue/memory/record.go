@@ -132,8 +132,8 @@ func (q *Queue) requeue(r *record, why string) {
 		return
 	}
 	q.stats.Requeued++
-	r.reason, r.position = why, 1
-	q.line(r.job.Model).pushFront(r)
+	r.reason, r.position = why, q.ahead(placeOf(&r.job))+1
+	q.line(r).pushFront(r)
 	q.enter(r)
 	q.offer(r)
 	q.publish(r)
@@ -142,7 +142,7 @@ func (q *Queue) requeue(r *record, why string) {
 // leaveNode forgets the lease of a running job.
 func (q *Queue) leaveNode(r *record) {
 	delete(q.running, r.job.ID)
-	q.line(r.job.Model).running--
+	q.line(r).running--
 	r.node, r.lost, r.seq = "", nil, 0
 }
 

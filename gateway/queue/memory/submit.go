@@ -26,14 +26,14 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if job.Deadline.IsZero() && q.cfg.Wait > 0 {
 		r.job.Deadline = r.submitted.Add(q.cfg.Wait)
 	}
-	w := q.waiterFor(job.Model)
+	w := q.waiterFor(&job)
 	if err := q.room(r); w == nil && err != nil {
 		q.stats.Refused++
 		return queue.Ticket{}, err
 	}
 	q.stats.Submitted++
 	q.records[job.ID] = r
-	q.line(job.Model).pushBack(r)
+	q.line(r).pushBack(r)
 	q.enter(r)
 	q.offer(r)
 	return q.ticket(r), nil
@@ -47,6 +47,8 @@ func check(ctx context.Context, job queue.Job) error {
 		return errors.New("a job needs an id")
 	case job.Model == "":
 		return errors.New("a job needs a model")
+	case job.Class < queue.ClassChat || job.Class > queue.ClassTask:
+		return fmt.Errorf("class is %d; it can be %d or %d", job.Class, queue.ClassChat, queue.ClassTask)
 	case job.Cost < 0:
 		return fmt.Errorf("cost is %d; it can't be negative", job.Cost)
 	default:
@@ -60,7 +62,7 @@ func (q *Queue) room(r *record) error {
 	if key == nil {
 		key = &usage{}
 	}
-	line := q.line(r.job.Model)
+	line := q.line(r)
 	gap := line.meter.gap(time.Now())
 	share := times(gap, max(1, len(line.lanes))) // a key has its turn once a round
 	switch c := q.cfg; {
@@ -115,7 +117,7 @@ func (q *Queue) enter(r *record) {
 }
 
 func (q *Queue) leaveLine(r *record) {
-	q.line(r.job.Model).remove(r)
+	q.line(r).remove(r)
 	key := q.keys[r.job.Key]
 	for _, u := range []*usage{&q.waiting, key} {
 		u.jobs--
@@ -126,21 +128,33 @@ func (q *Queue) leaveLine(r *record) {
 	}
 }
 
-func (q *Queue) line(model string) *line {
-	l := q.lines[model]
+func (q *Queue) line(r *record) *line {
+	at := placeOf(&r.job)
+	l := q.lines[at]
 	if l == nil {
 		l = &line{lanes: map[string]*lane{}}
-		q.lines[model] = l
+		q.lines[at] = l
 	}
 	return l
+}
+
+// ahead is how many jobs of more urgent classes wait for the same model.
+func (q *Queue) ahead(at place) int {
+	n := 0
+	for class := queue.ClassChat; class < at.class; class++ {
+		if l := q.lines[place{at.model, class}]; l != nil {
+			n += l.waiting.jobs
+		}
+	}
+	return n
 }
 
 func (q *Queue) ticket(r *record) queue.Ticket {
 	t := queue.Ticket{State: r.state}
 	if r.state == queue.StateQueued {
-		l := q.line(r.job.Model)
+		l := q.line(r)
 		if r.position == 0 {
-			r.position = l.last(r.job.Key)
+			r.position = q.ahead(placeOf(&r.job)) + l.last(r.job.Key)
 		}
 		t.Position, t.Wait = r.position, l.wait(r.position)
 	}

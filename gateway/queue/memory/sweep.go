@@ -15,7 +15,9 @@ func (q *Queue) sweep(now time.Time) {
 	q.loseLeases(now)
 	for _, l := range q.lines {
 		q.expireLate(l, now)
-		q.reposition(l)
+	}
+	for at, l := range q.lines {
+		q.reposition(l, q.ahead(at))
 	}
 	q.forget(now)
 }
@@ -60,10 +62,10 @@ func (q *Queue) expireLate(l *line, now time.Time) {
 
 // reposition publishes the places that have changed. A change on every claim would cost the square of the depth; once a
 // tick costs the depth.
-func (q *Queue) reposition(l *line) {
+func (q *Queue) reposition(l *line, ahead int) {
 	l.each(func(position int, r *record) {
-		if r.position != position {
-			r.position = position
+		if r.position != ahead+position {
+			r.position = ahead + position
 			q.publish(r)
 		}
 	})

@@ -15,6 +15,8 @@ func orderCases() []testCase {
 		{name: "a flood does not delay another key", run: flood},
 		{name: "models don't wait for each other", run: models},
 		{name: "an offer of several models takes the oldest", run: oldestModel},
+		{name: "chats go before tasks", run: chatsFirst},
+		{name: "an offer for chats leaves tasks", run: chatsOnly},
 		{name: "positions follow the order of service", run: positions},
 		{name: "positions are published as the line moves", run: moving},
 		{name: "a blocked claim gets the next job", run: blockedClaim},
@@ -63,6 +65,59 @@ func oldestModel(b *bench) {
 	b.submitJob(queue.Job{ID: "b", Key: "k", Model: "two", Cost: 1})
 	b.same("first", b.claim("two", "one").Job.ID, "a")
 	b.same("second", b.claim("two", "one").Job.ID, "b")
+}
+
+func task(id string) queue.Job {
+	return queue.Job{ID: id, Key: "k", Model: "m", Class: queue.ClassTask, Cost: 10}
+}
+
+// offer claims whatever is there, down to tasks.
+func (b *bench) offer(least queue.Class) queue.Offer {
+	return queue.Offer{Node: "node", Models: []string{"m"}, Least: least}
+}
+
+func (b *bench) claimAny() queue.Lease {
+	b.Helper()
+	ctx, stop := context.WithTimeout(b.Context(), time.Second)
+	defer stop()
+	lease, err := b.q.Claim(ctx, b.offer(queue.ClassTask))
+	if err != nil {
+		b.Fatalf("Claim: %v", err)
+	}
+	return lease
+}
+
+func chatsFirst(b *bench) {
+	b.submitJob(task("t0"))
+	b.submit("a0", "k")
+	b.same("position of a task", b.submitJob(task("t1")).Position, 3)
+	b.submit("a1", "k")
+	b.h.Advance(2 * time.Second)
+	b.same("position of a task behind one more chat", b.state("t1", queue.StateQueued).Position, 4)
+	var got []string
+	for range 4 {
+		got = append(got, b.claimAny().Job.ID)
+	}
+	b.same("order", got, []string{"a0", "a1", "t0", "t1"})
+}
+
+func chatsOnly(b *bench) {
+	b.submitJob(task("t"))
+	b.none("m")
+	chats := b.claimLater("m")
+	other := make(chan string, 1)
+	go func() {
+		lease, err := b.q.Claim(b.Context(), b.offer(queue.ClassTask))
+		if err != nil {
+			b.Errorf("Claim: %v", err)
+		}
+		other <- lease.Job.ID
+	}()
+	b.same("for whom there is no chat", <-other, "t")
+	b.submitJob(task("t2"))
+	b.submit("a", "k")
+	b.same("for chats", (<-chats).Job.ID, "a")
+	b.same("what is left", b.claimAny().Job.ID, "t2")
 }
 
 func positions(b *bench) {
