@@ -24,7 +24,7 @@ type usageQR struct {
 // ask sends a request with headers.
 func (r *rig) askAs(body string, header map[string]string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	req := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(body)) //nolint:noctx // it ends with the call
+	req := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(body))
 	for k, v := range header {
 		req.Header.Set(k, v)
 	}

@@ -68,7 +68,7 @@ type Queue struct {
 	running  map[string]*record // leased and streaming
 	finished []*record          // in the order they ended
 	lines    map[place]*line
-	keys     map[string]*usage  // by key, waiting jobs of all models
+	keys     map[string]*usage // by key, waiting jobs of all models
 	waiting  usage
 	waiters  []*waiter // claims that found nothing, in the order they came
 	stats    queue.Stats
