@@ -3,7 +3,7 @@ title: qr-gateway
 author: qr-gateway
 version: 1.0.0
 license: Apache-2.0
-description: Every parameter of qr-gateway as a valve: look-ahead, temperature strategies, entropy sources. Says under each answer how its tokens were chosen.
+description: Every parameter of qr-gateway as a valve: look-ahead, temperature strategies, entropy sources. Says with each answer how its tokens were chosen.
 required_open_webui_version: 0.10.0
 
 What wins, highest first, for each parameter by itself:
@@ -166,13 +166,13 @@ class Switches(Stored):
     """What the filter itself does."""
 
     enabled: Any = switch("Enabled", True, "Off: the filter does nothing, as if it were not installed.")
-    status: Any = switch("Status", True, "Shows under each answer how its tokens were chosen, with a link to its record.")
+    status: Any = switch("Status", True, "Shows with each answer how its tokens were chosen, and a link to its record.")
     warnings: Any = switch("Warnings", True, "Shows a warning when an entropy source failed and other numbers took its place.")
     users_may_override: Any = switch("Users may override", True, "Users' own valves win over those of this page.")
     models: Any = area(
         "Models",
         "More models of the gateway, as patterns with commas between them: `smollm2, qr-*`. Needed only where the filter can't see whose a model is: "
-        "when its connection lists model ids by hand. Nothing is ever sent for other models.",
+        "where the connection lists model ids by hand. Other models get nothing.",
     )
     priority: Any = Field(default=0, title="Priority", description="Filters run in the order of this number, the smallest first.")
 
@@ -197,7 +197,7 @@ def stored(valves):
         return valves or {}
     if isinstance(valves, BaseModel):
         return {key: getattr(valves, key) for key in valves.model_fields_set}
-    return vars(valves)
+    return getattr(valves, "__dict__", {})
 
 
 def layer(valves, keys):
@@ -207,12 +207,17 @@ def layer(valves, keys):
     return {key: value for key, value in out.items() if value is not None}
 
 
-def named(body):
-    """The parameters that the body has already, under whatever name, by their keys. None is the same as leaving a key out."""
-    present = {key: value for key, value in body.items() if value is not None}
+def given(body):
+    """What the body has, by its names. None is the same as leaving a key out, and standard fields count at the top only."""
+    out = {key: value for key, value in body.items() if value is not None}
     for part in map(body.get, CONTAINERS):
-        if isinstance(part, dict):  # standard fields count at the top only
-            present.update((key, value) for key, value in part.items() if value is not None and str(key).startswith("qr_"))
+        if isinstance(part, dict):
+            out.update((key, value) for key, value in part.items() if value is not None and str(key).startswith("qr_"))
+    return out
+
+
+def named(present):
+    """The parameters among what the body has, by their keys, whatever name it has them by."""
     return {key: present[name] for key, (_, *others) in PARAMETERS.items() for name in (key, *others) if name in present}
 
 
@@ -315,7 +320,7 @@ def how(report):
 
 
 def line(report):
-    """The line under an answer."""
+    """The line that an answer gets."""
     tokens = report.get("tokens")
     parts = [how(report)]
     if report.get("entropy_source"):
@@ -346,7 +351,8 @@ def record_of(report, message):
 
 
 def link(url, text):
-    """The event that shows a link."""
+    """The event that shows a link: a source of the answer, kept with the message. A status line holds plain text, and one with addresses asks a
+    third party for their icons; so does a source whose name is an address, which is why this one's is words."""
     return {
         "type": "source",
         "data": {
@@ -386,12 +392,13 @@ class Filter:
 
     def additions(self, body, user, metadata, task):
         """The keys that the body gets."""
-        task = task or (metadata or {}).get("task")
+        task = task or (metadata.get("task") if isinstance(metadata, dict) else None)
+        present = given(body)
         if task:
-            return {} if body.get("qr_task") else {"qr_task": short(task)}
+            return {"qr_task": str(task)[:64]} if "qr_task" not in present else {}
         own = (user.get("valves") if isinstance(user, dict) else None) if on(self.valves.users_may_override) else None
-        added = lay([named(body), layer(own, self.UserValves.model_fields), layer(self.valves, PARAMETERS)])
-        if not body.get("qr_client"):
+        added = lay([named(present), layer(own, self.UserValves.model_fields), layer(self.valves, PARAMETERS)])
+        if "qr_client" not in present:
             added["qr_client"] = CLIENT
         options = body.get("stream_options") or {}
         if body.get("stream") and isinstance(options, dict):

@@ -96,13 +96,13 @@ func quote(s string) string { return strconv.Quote(s) }
 
 // valve is a parameter's field.
 func valve(f sampler.Field) string {
-	make := map[string]string{"choice": "choice", "flag": "flag", "object": "area", "text": "box", "number": "number"}[kind(f)]
+	field := map[string]string{"choice": "choice", "flag": "flag", "object": "area", "text": "box", "number": "number"}[kind(f)]
 	args := []string{quote(title(f.Key))}
 	if len(f.Enum) > 0 {
 		args = append(args, "["+list(f.Enum)+"]")
 	}
 	return fmt.Sprintf("    %s: Any = %s(\n        %s,\n        %s\n        %s,\n    )\n",
-		f.Key, make, strings.Join(args, ", "), quote(help(f)+"\n\n"), quote(facts(f)))
+		f.Key, field, strings.Join(args, ", "), quote(help(f)+"\n\n"), quote(facts(f)))
 }
 
 // title is the key in words: qr_wave_period is Wave period.
