@@ -10,6 +10,6 @@ func newFilter() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFilterExport(), newFilterCheck())
+	cmd.AddCommand(newFilterExport(), newFilterCheck(), newFilterInstall(), newFilterUninstall())
 	return cmd
 }
