@@ -1,5 +1,5 @@
 // Package backends holds what every engine has in common: the request as the gateway prepared it, the events that
-// come back, usage, statistics and errors. An implementation lives in a folder of its own (llama, fake).
+// come back, usage, statistics and errors. An implementation lives in a folder of its own (llama, openai, fake).
 //
 // A request has two steps. Prepare checks and tokenises without taking a worker, so that a prompt that is too long or a
 // template that raises is refused before anything is queued. Generate runs the prepared request; it may be called
@@ -37,6 +37,12 @@ type Request struct {
 	Stop        []string
 	IncludeStop bool
 	Params      sampler.Params
+
+	// Raw stands in the place of all above but ID and Model where the backend passes requests on ([Info].Raw): the client's body, a JSON object
+	// whose form is checked, with Model as its model.
+	Raw    json.RawMessage `json:",omitempty"`
+	Path   string          `json:",omitempty"` // that Raw was sent to: chat/completions or completions
+	Stream bool            `json:",omitempty"` // Raw asks for a stream
 }
 
 // Chat is a conversation for the model's own template.
@@ -53,10 +59,12 @@ type Prepared struct {
 	MaxTokens  int      // as it will be run: never more than the context has room for
 	Stops      []string // the request's and the template's
 	ChatFormat []byte   // opaque to everyone but the backend
+	// Estimate is the number of tokens that the prompt may have, where the backend can't count them.
+	Estimate int `json:",omitempty"`
 }
 
 // Cost is the number of tokens the request may take, prompt and answer together; the queue weighs by it.
-func (p *Prepared) Cost() int { return len(p.Tokens) + p.MaxTokens }
+func (p *Prepared) Cost() int { return len(p.Tokens) + p.Estimate + p.MaxTokens }
 
 // Event is a piece of the answer. The zero fields of an event carry nothing.
 type Event struct {
@@ -64,6 +72,9 @@ type Event struct {
 	Content   string // whole UTF-8
 	Reasoning string // whole UTF-8
 	Tokens    []int32
+	// Raw is one chunk of a stream, or the whole reply, in the form in which the client gets it. Only a backend with [Info].Raw sends it, and
+	// nothing else but Started.
+	Raw json.RawMessage `json:",omitempty"`
 }
 
 // Started says that a worker took the request.
@@ -137,11 +148,11 @@ type Thought struct {
 // Info describes a served model.
 type Info struct {
 	Model        string // served id
-	Backend      string // llama, fake
+	Backend      string // llama, openai, fake
 	Ready        bool   // has decoded a token since it (re)started
-	State        string // starting, ready, restarting, failed
+	State        string // starting, ready, restarting, failed, unreachable
 	Reason       string // why not ready, in words
-	Context      int    // tokens per request
+	Context      int    // tokens per request; 0 where the backend doesn't know
 	Workers      int
 	Busy         int
 	Description  string
@@ -150,4 +161,6 @@ type Info struct {
 	Vocabulary   int
 	Chat         bool
 	SizeBytes    int64
+	Raw          bool // passes requests on as they are: see [Request].Raw
+	PassParams   bool // with Raw: takes the qr_ keys of a request too
 }

@@ -3,6 +3,7 @@ package backends
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind says who is to act on an error, and so which HTTP status it becomes.
@@ -16,6 +17,9 @@ const (
 	KindLost        Kind = "lost"        // the engine died or was killed while it ran: 500, not to be retried blindly
 	KindEntropy     Kind = "entropy"     // the entropy source failed under its policy: 503
 	KindModel       Kind = "model"       // the model gave numbers that nothing can be chosen by: 500, not to be retried
+	KindUpstream    Kind = "upstream"    // a server that requests are passed on to failed, or can't be reached: 502
+	KindTimeout     Kind = "timeout"     // such a server took longer than it may: 504
+	KindLimited     Kind = "limited"     // such a server takes no more for now: 429
 	KindInternal    Kind = "internal"    // a defect of ours: 500
 )
 
@@ -30,6 +34,8 @@ type Error struct {
 	Message string // one sentence, names the thing
 	Hint    string // the remedy, or empty
 	Err     error  // cause, for logs
+
+	RetryAfter time.Duration // with KindLimited and KindUpstream: when to try again; 0 is not known
 }
 
 func (e *Error) Error() string {

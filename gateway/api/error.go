@@ -153,12 +153,18 @@ func fromSentinel(err error, requestID string) *Error {
 }
 
 func fromBackend(e *backends.Error, requestID string) *Error {
-	out := &Error{Type: typeServer, Code: e.Code, Param: e.Param, Message: e.Error(), Err: e}
+	out := &Error{Type: typeServer, Code: e.Code, Param: e.Param, Message: e.Error(), RetryAfter: e.RetryAfter, Err: e}
 	switch e.Kind {
 	case backends.KindInvalid, backends.KindTooLong:
 		out.Status, out.Type = http.StatusBadRequest, typeInvalid
 	case backends.KindUnavailable, backends.KindEntropy:
 		out.Status = http.StatusServiceUnavailable
+	case backends.KindUpstream:
+		out.Status = http.StatusBadGateway
+	case backends.KindTimeout:
+		out.Status, out.NoRetry = http.StatusGatewayTimeout, true // its model may have run
+	case backends.KindLimited:
+		out.Status, out.Type = http.StatusTooManyRequests, typeLimit
 	case backends.KindLost, backends.KindModel:
 		out.Status, out.NoRetry = http.StatusInternalServerError, true
 	default:

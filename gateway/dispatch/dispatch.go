@@ -75,7 +75,7 @@ type Frame struct {
 
 // Visible says that the client can tell that it got e: the job must not be started again after it.
 func Visible(e backends.Event) bool {
-	return e.Content != "" || e.Reasoning != "" || len(e.Tokens) > 0
+	return e.Content != "" || e.Reasoning != "" || len(e.Tokens) > 0 || len(e.Raw) > 0
 }
 
 // New makes a dispatcher without jobs.
