@@ -61,6 +61,9 @@ type Prepared struct {
 	ChatFormat []byte   // opaque to everyone but the backend
 	// Estimate is the number of tokens that the prompt may have, where the backend can't count them.
 	Estimate int `json:",omitempty"`
+	// Delivered are tokens of the answer that the client has from a run that was lost. A backend that can ([Info].Resumes) takes the answer
+	// up behind them: it sends what follows, and counts them among the tokens of the answer.
+	Delivered []int32 `json:",omitempty"`
 }
 
 // Cost is the number of tokens the request may take, prompt and answer together; the queue weighs by it.
@@ -82,6 +85,9 @@ type Started struct {
 	Worker       int
 	PromptTokens int
 	CachedTokens int
+	// Bytes of text that the tokens of [Prepared.Delivered] have made. The client may have a little more of it: what was held back is sent when
+	// a run ends, and its end may be what was lost.
+	Content, Reasoning int
 }
 
 // Reasons a generation ends with, as OpenAI names them.
@@ -163,4 +169,5 @@ type Info struct {
 	SizeBytes    int64
 	Raw          bool // passes requests on as they are: see [Request].Raw
 	PassParams   bool // with Raw: takes the qr_ keys of a request too
+	Resumes      bool // takes up an answer that another run began
 }

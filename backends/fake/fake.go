@@ -80,7 +80,7 @@ func (m *Model) Info() backends.Info {
 	info := backends.Info{
 		Model: m.cfg.Model, Backend: "fake", Description: m.cfg.Description, Ready: true, State: "ready",
 		Context: m.cfg.Context, Workers: m.cfg.Workers, Busy: m.cfg.Workers - len(m.slots),
-		Architecture: "fake", Memory: "none", Vocabulary: vocabulary(), Chat: true,
+		Architecture: "fake", Memory: "none", Vocabulary: vocabulary(), Chat: true, Resumes: true,
 	}
 	if reason := m.down.Load(); reason != nil && *reason != "" {
 		info.Ready, info.State, info.Reason = false, "failed", *reason

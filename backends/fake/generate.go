@@ -17,14 +17,18 @@ func (m *Model) Generate(ctx context.Context, p *backends.Prepared, emit func(ba
 		return nil, err
 	}
 	defer func() { m.slots <- worker }()
-	if err := emit(backends.Event{Started: &backends.Started{Worker: worker, PromptTokens: len(p.Tokens)}}); err != nil {
+	began := time.Now()
+	r := &run{p: p, state: start(p.Tokens, p.Request.Params.Seed)}
+	text, stopped := r.resume()
+	r.emit = emit
+	if err := emit(backends.Event{Started: &backends.Started{Worker: worker, PromptTokens: len(p.Tokens), Content: text}}); err != nil {
 		return nil, fmt.Errorf("emit start: %w", err)
 	}
-	began := time.Now()
-	r := &run{p: p, emit: emit, state: start(p.Tokens, p.Request.Params.Seed)}
-	reason, err := m.loop(ctx, r)
-	if err != nil {
-		return nil, err
+	reason := backends.ReasonStop
+	if !stopped {
+		if reason, err = m.loop(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	stats := describe(&p.Request.Params)
 	stats.Tokens = r.tokens
@@ -43,7 +47,7 @@ func (m *Model) take(ctx context.Context) (int, error) {
 }
 
 func (m *Model) loop(ctx context.Context, r *run) (string, error) {
-	for step := range r.p.MaxTokens {
+	for step := r.tokens; step < r.p.MaxTokens; step++ {
 		if err := m.pause(ctx, r.p.Request.ID, step); err != nil {
 			return "", err
 		}
@@ -86,6 +90,17 @@ type run struct {
 	tokens  int
 	held    string  // text that may be the beginning of a stop string
 	heldIDs []int32 // its tokens
+}
+
+// resume takes in the tokens that the client has already. It returns the length of the text that they make, and whether they end it.
+func (r *run) resume() (text int, stopped bool) {
+	r.emit = func(e backends.Event) error { text += len(e.Content); return nil }
+	for _, id := range r.p.Delivered {
+		if stopped, _ = r.add(id); stopped { // its only error is that of emit
+			return text, true
+		}
+	}
+	return text, false
 }
 
 // add takes one token and emits what can't be part of a stop string any more.

@@ -102,7 +102,7 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	if err != nil {
 		return nil, err
 	}
-	req.Stop, req.ChatFormat, req.IncludeStop = p.Stops, p.ChatFormat, p.Request.IncludeStop
+	req.Stop, req.ChatFormat, req.IncludeStop, req.Delivered = p.Stops, p.ChatFormat, p.Request.IncludeStop, p.Delivered
 	for try := 1; ; try++ {
 		s, err := b.serving(ctx)
 		if err != nil {
@@ -159,6 +159,7 @@ func event(res *pb.GenerateResponse) backends.Event {
 	if s := res.GetStarted(); s != nil {
 		return backends.Event{Started: &backends.Started{
 			Worker: int(s.Worker), PromptTokens: int(s.PromptTokens), CachedTokens: int(s.CachedTokens),
+			Content: int(s.ContentBytes), Reasoning: int(s.ReasoningBytes),
 		}}
 	}
 	d := res.GetDelta()

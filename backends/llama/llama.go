@@ -59,6 +59,7 @@ func (b *Backend) Info() backends.Info {
 	info := backends.Info{
 		Model: b.cfg.ID, Backend: "llama", Ready: s.state == stateReady, State: b.publicState(s.state), Reason: s.reason,
 		Context: b.cfg.Context, Workers: b.cfg.Workers, Description: b.cfg.Description,
+		Resumes: true,
 	}
 	if m := s.model; m != nil {
 		info.Context, info.Workers, info.Vocabulary = int(m.Context), int(m.Workers), int(m.Vocabulary)

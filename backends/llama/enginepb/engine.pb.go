@@ -660,6 +660,7 @@ type GenerateRequest struct {
 	Stop          []string               `protobuf:"bytes,5,rep,name=stop,proto3" json:"stop,omitempty"`
 	ChatFormat    []byte                 `protobuf:"bytes,6,opt,name=chat_format,json=chatFormat,proto3" json:"chat_format,omitempty"`
 	IncludeStop   bool                   `protobuf:"varint,7,opt,name=include_stop,json=includeStop,proto3" json:"include_stop,omitempty"` // keep the stop string in the text
+	Delivered     []int32                `protobuf:"varint,8,rep,packed,name=delivered,proto3" json:"delivered,omitempty"`                 // tokens of the answer that its client has from a run that was lost: it is taken up behind them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +742,13 @@ func (x *GenerateRequest) GetIncludeStop() bool {
 		return x.IncludeStop
 	}
 	return false
+}
+
+func (x *GenerateRequest) GetDelivered() []int32 {
+	if x != nil {
+		return x.Delivered
+	}
+	return nil
 }
 
 type GenerateResponse struct {
@@ -842,12 +850,14 @@ func (*GenerateResponse_Delta) isGenerateResponse_Event() {}
 func (*GenerateResponse_Finished) isGenerateResponse_Event() {}
 
 type Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	PromptTokens  uint32                 `protobuf:"varint,2,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	CachedTokens  uint32                 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"` // prompt tokens whose KV was reused
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Worker         uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	PromptTokens   uint32                 `protobuf:"varint,2,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	CachedTokens   uint32                 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"` // prompt tokens whose KV was reused
+	ContentBytes   uint32                 `protobuf:"varint,4,opt,name=content_bytes,json=contentBytes,proto3" json:"content_bytes,omitempty"` // of the text that the delivered tokens make
+	ReasoningBytes uint32                 `protobuf:"varint,5,opt,name=reasoning_bytes,json=reasoningBytes,proto3" json:"reasoning_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Started) Reset() {
@@ -897,6 +907,20 @@ func (x *Started) GetPromptTokens() uint32 {
 func (x *Started) GetCachedTokens() uint32 {
 	if x != nil {
 		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *Started) GetContentBytes() uint32 {
+	if x != nil {
+		return x.ContentBytes
+	}
+	return 0
+}
+
+func (x *Started) GetReasoningBytes() uint32 {
+	if x != nil {
+		return x.ReasoningBytes
 	}
 	return 0
 }
@@ -1504,7 +1528,7 @@ const file_backends_llama_enginepb_engine_proto_rawDesc = "" +
 	"\vchat_format\x18\x02 \x01(\fR\n" +
 	"chatFormat\x12\x14\n" +
 	"\x05stops\x18\x03 \x03(\tR\x05stops\x12\x16\n" +
-	"\x06prompt\x18\x04 \x01(\tR\x06prompt\"\xe0\x01\n" +
+	"\x06prompt\x18\x04 \x01(\tR\x06prompt\"\xfe\x01\n" +
 	"\x0fGenerateRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -1516,16 +1540,19 @@ const file_backends_llama_enginepb_engine_proto_rawDesc = "" +
 	"\x04stop\x18\x05 \x03(\tR\x04stop\x12\x1f\n" +
 	"\vchat_format\x18\x06 \x01(\fR\n" +
 	"chatFormat\x12!\n" +
-	"\finclude_stop\x18\a \x01(\bR\vincludeStop\"\xb1\x01\n" +
+	"\finclude_stop\x18\a \x01(\bR\vincludeStop\x12\x1c\n" +
+	"\tdelivered\x18\b \x03(\x05R\tdelivered\"\xb1\x01\n" +
 	"\x10GenerateResponse\x121\n" +
 	"\astarted\x18\x01 \x01(\v2\x15.qr.engine.v1.StartedH\x00R\astarted\x12+\n" +
 	"\x05delta\x18\x02 \x01(\v2\x13.qr.engine.v1.DeltaH\x00R\x05delta\x124\n" +
 	"\bfinished\x18\x03 \x01(\v2\x16.qr.engine.v1.FinishedH\x00R\bfinishedB\a\n" +
-	"\x05event\"k\n" +
+	"\x05event\"\xb9\x01\n" +
 	"\aStarted\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12#\n" +
 	"\rprompt_tokens\x18\x02 \x01(\rR\fpromptTokens\x12#\n" +
-	"\rcached_tokens\x18\x03 \x01(\rR\fcachedTokens\"W\n" +
+	"\rcached_tokens\x18\x03 \x01(\rR\fcachedTokens\x12#\n" +
+	"\rcontent_bytes\x18\x04 \x01(\rR\fcontentBytes\x12'\n" +
+	"\x0freasoning_bytes\x18\x05 \x01(\rR\x0ereasoningBytes\"W\n" +
 	"\x05Delta\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\tR\acontent\x12\x1c\n" +
 	"\treasoning\x18\x02 \x01(\tR\treasoning\x12\x16\n" +

@@ -71,7 +71,7 @@ func sendFinished(stream pb.EngineService_GenerateServer, res *backends.Result) 
 
 // job reads a request.
 func (m *loaded) job(req *pb.GenerateRequest) (*worker.Job, error) {
-	if err := m.checkTokens(req.Tokens); err != nil {
+	if err := errors.Join(m.checkTokens(req.Tokens), m.checkTokens(req.Delivered)); err != nil {
 		return nil, err
 	}
 	params, err := sampler.ParseParams(req.ParamsJson)
@@ -79,7 +79,7 @@ func (m *loaded) job(req *pb.GenerateRequest) (*worker.Job, error) {
 		return nil, &backends.Error{Kind: backends.KindInvalid, Code: "invalid_value", Message: err.Error(), Err: err}
 	}
 	job := &worker.Job{
-		ID: req.RequestId, Tokens: req.Tokens, MaxTokens: int(req.MaxTokens), Params: params,
+		ID: req.RequestId, Tokens: req.Tokens, Delivered: req.Delivered, MaxTokens: int(req.MaxTokens), Params: params,
 		Stops: req.Stop, IncludeStop: req.IncludeStop,
 	}
 	if len(req.ChatFormat) == 0 {

@@ -28,6 +28,7 @@ func (m *mailbox) put(e backends.Event) error {
 	if s := e.Started; s != nil {
 		m.started = &pb.Started{
 			Worker: uint32(s.Worker), PromptTokens: uint32(s.PromptTokens), CachedTokens: uint32(s.CachedTokens),
+			ContentBytes: uint32(s.Content), ReasoningBytes: uint32(s.Reasoning),
 		}
 	}
 	if e.Content != "" || e.Reasoning != "" || len(e.Tokens) > 0 {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"qr-gateway/backends"
@@ -13,6 +14,7 @@ import (
 type Job struct {
 	ID          string
 	Tokens      []int32 // the prompt, at least one
+	Delivered   []int32 // tokens of the answer that its client has from a run that was lost
 	MaxTokens   int     // 0 is the rest of the context
 	Params      sampler.Params
 	Stops       []string
@@ -51,12 +53,15 @@ func (w *Worker) generate(ctx context.Context, job *Job, emit func(backends.Even
 		return nil, err
 	}
 	defer r.tap.End()
-	if err := r.start(ctx); err != nil {
-		return nil, err
-	}
-	reason, err := r.loop(ctx)
+	stopped, err := r.start(ctx)
 	if err != nil {
 		return nil, err
+	}
+	reason := backends.ReasonStop
+	if !stopped {
+		if reason, err = r.loop(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.choose.end(); err != nil {
 		return nil, err
@@ -87,29 +92,39 @@ func (w *Worker) admit(job *Job) (int, error) {
 	if job.MaxTokens > 0 {
 		rest = min(rest, job.MaxTokens)
 	}
+	if len(job.Delivered) > rest {
+		return 0, &backends.Error{
+			Kind: backends.KindInvalid, Code: "invalid_value",
+			Message: fmt.Sprintf("the answer to take up has %d tokens, and may have %d", len(job.Delivered), rest),
+		}
+	}
 	return rest, nil
 }
 
-// start decodes the prompt and makes the chooser.
-func (r *run) start(ctx context.Context) error {
+// start decodes the prompt, takes up an answer that has begun, and makes the chooser. stopped is that nothing is left to choose.
+func (r *run) start(ctx context.Context) (stopped bool, err error) {
 	w, job := r.w, r.job
-	var err error
-	if r.cached, err = w.rewind(job.Tokens, job.Params.Seed != nil); err != nil {
-		return err
+	known := r.prefill()
+	if r.cached, err = w.rewind(known, job.Params.Seed != nil); err != nil {
+		return false, err
 	}
 	started := &backends.Started{Worker: w.cfg.Index, PromptTokens: len(job.Tokens), CachedTokens: r.cached}
+	started.Content, started.Reasoning, stopped = r.retell()
 	if err := r.emit(backends.Event{Started: started}); err != nil {
-		return err
+		return false, err
 	}
 	r.tap.Accepted(-1, -1)
-	row, err := w.prompt(ctx, job.Tokens, r.cached)
+	row, err := w.prompt(ctx, known, r.cached)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if row, err = r.resume(ctx, row); err != nil {
+		return false, err
 	}
 	r.first = time.Now()
 	w.doing.Store(&activity{state: stateDecode, request: job.ID})
 	r.choose, err = r.chooser(row)
-	return err
+	return stopped, err
 }
 
 // loop chooses tokens until something ends the text, and returns what did.
@@ -171,7 +186,7 @@ func (r *run) result(reason string) *backends.Result {
 // strategy is what sets the temperature.
 func strategy(p *sampler.Params) string {
 	if p.Bypass {
-		return "fixed"
+		return fixed
 	}
 	return p.Strategy
 }

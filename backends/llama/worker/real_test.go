@@ -165,3 +165,20 @@ func repeats(t *testing.T, b *bench, n int) {
 }
 
 func equalTokens(a, b []int32) bool { return len(a) == len(b) && commonPrefix(a, b) == len(a) }
+
+// TestAnswersAreTakenUpOnModels: a seeded or greedy answer that another worker takes up is the one that an undisturbed run gives, on every kind
+// of memory and on a quantised model, whose kernels differ by the size of a batch.
+func TestAnswersAreTakenUpOnModels(t *testing.T) {
+	for _, name := range append(toys, "smollm2") {
+		t.Run(name, func(t *testing.T) {
+			b := load(t, name, 512, 2, engine.F16)
+			w, other := b.worker(t, 512), b.worker(t, 512)
+			n := answerLength(name)
+			greedy := seeded(b.tokens(70, 1), 5, n)
+			greedy.Params.Seed, greedy.Params.Temperature = nil, 0
+			for _, job := range []*Job{seeded(b.tokens(90, 1), 5, n), greedy} {
+				halves(t, w, other, job, n/2)
+			}
+		})
+	}
+}

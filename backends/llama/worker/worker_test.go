@@ -49,10 +49,11 @@ func looking(j *Job, mode, choice string, alpha float64) *Job {
 
 // answered is what came of a job.
 type answered struct {
-	tokens []int32
-	text   string
-	events int
-	cached int
+	tokens  []int32
+	text    string
+	events  int
+	cached  int
+	content int // bytes that the tokens of a run before have made
 	*backends.Result
 }
 
@@ -75,7 +76,7 @@ func try(ctx context.Context, w doer, job *Job) (a answered, err error) {
 	a.Result, err = w.Do(ctx, job, func(e backends.Event) error {
 		a.events++
 		if e.Started != nil {
-			a.cached = e.Started.CachedTokens
+			a.cached, a.content = e.Started.CachedTokens, e.Started.Content
 		}
 		a.tokens = append(a.tokens, e.Tokens...)
 		text.WriteString(e.Content)
