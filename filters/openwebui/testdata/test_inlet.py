@@ -34,6 +34,13 @@ def test_other_models_are_untouched(make, model):
     assert make(qr_alpha=0.4).inlet(body, __model__=model, __request__=request()) is body and body == before
 
 
+def test_two_gateways_at_once(make):
+    """Both are recognised, behind whatever prefix their connections have; each gets the chats with its own models."""
+    for name in "lab.smollm2", "attic.smollm2":
+        entry = {**OURS, "id": name, "openai": {**OURS["openai"], "id": name}}
+        assert make(qr_alpha=0.4).inlet(chat(model=name), __model__=entry)["qr_alpha"] == 0.4
+
+
 def test_off(make):
     for off in (False, "false", "off", 0):
         assert make(enabled=off, qr_alpha=0.4).inlet(chat(), __model__=OURS) == chat()

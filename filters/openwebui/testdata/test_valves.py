@@ -83,6 +83,11 @@ def test_numbers(make, typed, value):
     assert got == value and type(got) is type(value)
 
 
+@pytest.mark.parametrize(("stored", "value"), [("on", True), (" off ", False), (True, True), (False, False), ("yes", "yes"), (1, 1), ("server default", None)])
+def test_flags(make, stored, value):
+    assert sent(make(qr_bypass=stored).inlet(chat(), __model__=OURS)) == ({} if value is None else {"qr_bypass": value})
+
+
 def test_objects(make):
     for value, want in ({"1": 2}, {"1": 2}), ('{"1": 2}', {"1": 2}), ("{1: 2}", "{1: 2}"), ("[1]", "[1]"), ("[" * 100000, "[" * 100000):
         assert make(qr_logit_bias=value).inlet(chat(), __model__=OURS)["qr_logit_bias"] == want
