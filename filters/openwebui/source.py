@@ -85,12 +85,10 @@ def wire(kind, value):
     value = tidy(kind, value)
     if isinstance(value, str):
         word = value.strip()
-        if word == DEFAULT:
-            return DEFAULT
         if kind == "flag" and word in ("on", "off"):
             return word == "on"
         if kind == "object":
-            return object_of(value)
+            return object_of(word)
         return word
     return value
 

@@ -16,6 +16,12 @@ def test_chat_is_marked_and_asks_for_usage(make, module):
     assert got == {**chat(), "qr_client": module.CLIENT, "stream_options": {"include_usage": True}}
 
 
+def test_the_mark_of_another_stays(make):
+    for mine in {"qr_client": "app/2"}, {"extra_body": {"qr_client": "app/2"}}:
+        got = make().inlet(chat(**mine), __model__=OURS)
+        assert got == {**chat(**mine), "stream_options": {"include_usage": True}}
+
+
 def test_stream_options(make):
     for body, want in (
         (chat(stream=False), None),

@@ -90,7 +90,9 @@ def test_flags(make, stored, value):
 
 def test_objects(make):
     for value, want in ({"1": 2}, {"1": 2}), ('{"1": 2}', {"1": 2}), ("{1: 2}", "{1: 2}"), ("[1]", "[1]"), ("[" * 100000, "[" * 100000):
-        assert make(qr_logit_bias=value).inlet(chat(), __model__=OURS)["qr_logit_bias"] == want
+        f = make(qr_logit_bias=value)
+        assert f.inlet(chat(), __model__=OURS)["qr_logit_bias"] == want
+        assert isinstance(f.valves.qr_logit_bias, str), "a text box can't show an object"
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda j: repr(j)[:20])
