@@ -33,7 +33,7 @@ go_build := go build -trimpath -buildvcs=false -ldflags=-s
 	test verify bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
 	@echo; sed -n '/^# What a user may set/,/^export/s/^# \{0,1\}//p' Makefile
 
 run: build ## fetch, build and start the server on 127.0.0.1:8080
