@@ -12,7 +12,8 @@ MAKEFLAGS += --no-print-directory
 #   QR_CACHE=DIR       the cache
 #   LLAMA_SRC=TREE     another llama.cpp source tree
 #   MODEL=FILE.gguf    another model
-#   LISTEN=HOST:PORT   where `make run` listens
+#   LISTEN=HOST:PORT   where the gateway of `make run` and `make demo` listens
+#   DEMO_PORT=PORT     where Open WebUI of `make demo` listens
 #   GGML_CUDA=1, GGML_VULKAN=1, GGML_HIP=1, GGML_METAL=1, GGML_NATIVE=0,
 #   GGML_OPENMP=1, QR_CMAKE_ARGS="-D...": how llama.cpp is built
 #   SIMD=1             build with vector instructions for the sampler, which Go calls an
@@ -22,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 #   QR_E2E_UPDATE=1    it replaces the pictures of docs/open-webui.md
 export QR_CACHE LLAMA_SRC MODEL JOBS QR_CMAKE_ARGS CMAKE_CUDA_ARCHITECTURES CMAKE_HIP_ARCHITECTURES
 export GGML_CUDA GGML_HIP GGML_VULKAN GGML_METAL GGML_SYCL GGML_BLAS GGML_NATIVE GGML_OPENMP
-export FUZZTIME QR_BROWSER QR_E2E_UPDATE
+export FUZZTIME QR_BROWSER QR_E2E_UPDATE LISTEN DEMO_PORT
 ifeq ($(SIMD),1)
 export GOEXPERIMENT := $(GOEXPERIMENT:%=%,)simd
 endif
@@ -30,7 +31,7 @@ endif
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 .PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
-	test verify bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
+	demo test verify bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,6 +40,9 @@ help: ## list the targets
 run: build ## fetch, build and start the server on 127.0.0.1:8080
 	@model=$$(.ci/model); \
 	exec bin/qr-gateway serve --config configs/qr-gateway.yaml --model "smollm2=$$model" $(if $(LISTEN),--listen "$(LISTEN)")
+
+demo: ## start the gateway and Open WebUI with the filter, and print the address
+	@exec .ci/demo
 
 build: ## build bin/qr-gateway and bin/qr-engine with all they need
 	@.ci/tools build
