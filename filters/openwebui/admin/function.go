@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ type Function struct {
 	Name    string       `json:"name"`
 	Content string       `json:"content"`
 	Meta    FunctionMeta `json:"meta"`
+	Type    string       `json:"type"` // filter, unless the id is somebody else's
 	Active  bool         `json:"is_active"`
 	Global  bool         `json:"is_global"`
 }
@@ -83,39 +85,55 @@ func (c *Client) codeRefused(err error, verb string) error {
 	said := reason(err)
 	e := &Error{Message: fmt.Sprintf("Open WebUI can't %s the filter: %s", verb, said), Status: http.StatusBadRequest, Err: err}
 	switch lower := strings.ToLower(said); {
-	case strings.Contains(lower, "disabled by enable_"):
-		e.Message, e.Hint = c.off(), offHint
 	case strings.Contains(lower, "valves"):
 		e.Message = "the valves stored in Open WebUI don't fit this version of the filter: " + said
 		e.Hint = "run it again with --reset-valves, which forgets them, and set those you need with --valve"
 	case strings.Contains(lower, "taken"):
 		e.Hint = "another installation was quicker; run it again"
 	default:
-		e.Hint = "the log of Open WebUI has the whole error; `filter uninstall` and then `filter install` begins anew"
+		e.Hint = "the log of Open WebUI has the whole error; see there too that functions are on (ENABLE_PLUGINS, ENABLE_FUNCTIONS)"
 	}
 	return e
 }
 
 const offHint = "start Open WebUI with ENABLE_PLUGINS and ENABLE_FUNCTIONS on (they are unless switched off) and without SAFE_MODE"
 
-func (c *Client) off() string {
-	return "functions are switched off in Open WebUI at " + c.base.String()
+func (c *Client) off() error {
+	return &Error{Message: "functions are switched off in Open WebUI at " + c.base.String(), Hint: offHint}
 }
 
-// functionsOn finds out whether functions run at all: a list without a function that is there says that they don't.
-func (c *Client) functionsOn(ctx context.Context, id string) error {
-	var all []struct {
-		ID string `json:"id"`
+// functionsOn finds out whether functions run at all. Open WebUI tells people who signed in; to an API key only a list without a function that
+// is there says that they don't.
+func (c *Client) functionsOn(ctx context.Context, id string, there bool) error {
+	said := struct {
+		Features struct {
+			Plugins   *bool `json:"enable_plugins"`
+			Functions *bool `json:"enable_functions"` // as from 0.12
+		} `json:"features"`
+	}{}
+	if err := c.get(ctx, "/api/config", &said); err != nil && status(err) != http.StatusUnauthorized {
+		return err
 	}
+	for _, on := range []*bool{said.Features.Plugins, said.Features.Functions} {
+		if on != nil && !*on {
+			return c.off()
+		}
+	}
+	if !there || said.Features.Plugins != nil {
+		return nil
+	}
+	return c.functionListed(ctx, id)
+}
+
+func (c *Client) functionListed(ctx context.Context, id string) error {
+	var all []Function
 	if err := c.get(ctx, "/api/v1/functions/list", &all); err != nil {
 		return err
 	}
-	for _, f := range all {
-		if f.ID == id {
-			return nil
-		}
+	if !slices.ContainsFunc(all, func(f Function) bool { return f.ID == id }) {
+		return c.off()
 	}
-	return &Error{Message: c.off(), Hint: offHint}
+	return nil
 }
 
 // flip turns a switch over. Open WebUI has no call that sets one: what it was has to be known.

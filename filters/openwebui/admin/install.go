@@ -60,7 +60,16 @@ func (r *run) do(s *Step, said string, write func() error) error {
 func (c *Client) Install(ctx context.Context, in *Installation) (Report, error) {
 	r := &run{Client: c, dry: in.DryRun}
 	err := r.install(ctx, in)
-	return r.report, err
+	return r.done(err), err
+}
+
+// done is the report without a last thing that failed before anything was done to it.
+func (r *run) done(err error) Report {
+	last := len(r.report) - 1
+	if err != nil && last >= 0 && len(r.report[last].Did) == 0 {
+		return r.report[:last]
+	}
+	return r.report
 }
 
 func (r *run) install(ctx context.Context, in *Installation) error {
@@ -98,12 +107,17 @@ func (r *run) place(ctx context.Context, s *Step, in *Installation) (placed, err
 	if err != nil {
 		return placed{}, err
 	}
+	if found && have.Type != "filter" && have.Type != "" {
+		return placed{}, &Error{
+			Message: fmt.Sprintf("Open WebUI has a function %s that is no filter but a %s", want.ID, have.Type), Hint: "remove it there: the filter needs that id",
+		}
+	}
+	if err := r.functionsOn(ctx, want.ID, found); err != nil {
+		return placed{}, err
+	}
 	if !found {
 		err := r.do(s, "created"+after(want.version()), func() error { return r.createFunction(ctx, want) })
 		return placed{Function: Function{ID: want.ID}, there: !r.dry}, err
-	}
-	if err := r.functionsOn(ctx, want.ID); err != nil {
-		return placed{}, err
 	}
 	if in.ResetValves {
 		if err := r.resetValves(ctx, s, want.ID); err != nil {

@@ -144,9 +144,17 @@ func TestInstallRefused(t *testing.T) {
 		message string
 		hint    string
 	}{
-		"functions off":    {func(w *webui) { w.off = true }, Installation{}, "functions are switched off", "ENABLE_PLUGINS"},
-		"off, yet there":   {func(w *webui) { f := filter("1.0.0"); w.off, w.functions[f.ID] = true, &f }, Installation{}, "functions are switched off", "SAFE_MODE"},
-		"code refused":     {nil, Installation{Function: Function{ID: "qr_gateway_filter", Content: "nothing"}}, "can't create the filter: [ERROR: No Function class found", "log"},
+		"functions off":  {func(w *webui) { w.off = true }, Installation{}, "functions are switched off", "ENABLE_PLUGINS"},
+		"off, yet there": {func(w *webui) { f := filter("1.0.0"); w.off, w.functions[f.ID] = true, &f }, Installation{}, "functions are switched off", "SAFE_MODE"},
+		"off, to an API key": {func(w *webui) {
+			f := filter("1.0.0")
+			w.off, w.functions[f.ID] = true, &f
+			w.answerWith("GET /api/config", func(res http.ResponseWriter) { answer(res, refusal{http.StatusUnauthorized, "Invalid token"}) })
+		}, Installation{}, "functions are switched off", "SAFE_MODE"},
+		"id of another": {func(w *webui) {
+			w.functions["qr_gateway_filter"] = &Function{ID: "qr_gateway_filter", Type: "pipe"}
+		}, Installation{}, "no filter but a pipe", "remove it"},
+		"code refused":     {nil, Installation{Function: Function{ID: "qr_gateway_filter", Content: "nothing"}}, "can't create the filter: [ERROR: Error creating function]", "log"},
 		"no such valve":    {nil, Installation{Valves: Valves{"qr_top_k": json.RawMessage("3")}}, "has no valve qr_top_k", "leave it out"},
 		"no model at all":  {nil, Installation{Models: true}, "lists no model of a qr-gateway", "Connections"},
 		"others' models":   {func(w *webui) { w.serve("gpt", nil, nil); w.serve("odd", []int{1}, nil) }, Installation{Models: true}, "lists no model", "by hand hides"},
@@ -164,8 +172,13 @@ func TestInstallRefused(t *testing.T) {
 			if bad.in.Function.ID == "" {
 				bad.in.Function = filter("1.0.0")
 			}
-			_, err := c.Install(t.Context(), &bad.in)
+			report, err := c.Install(t.Context(), &bad.in)
 			wantError(t, err, bad.message, bad.hint)
+			for _, line := range lines(report) {
+				if strings.HasSuffix(line, ": ") {
+					t.Errorf("what failed is told as unchanged: %q", line)
+				}
+			}
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (c *Client) Uninstall(ctx context.Context, id string, dry bool) (Report, error) {
 	r := &run{Client: c, dry: dry}
 	err := r.uninstall(ctx, id)
-	return r.report, err
+	return r.done(err), err
 }
 
 func (r *run) uninstall(ctx context.Context, id string) error {

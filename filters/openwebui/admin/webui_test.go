@@ -144,11 +144,11 @@ func (w *webui) create(body map[string]json.RawMessage) any {
 	id := text(body["id"])
 	switch {
 	case w.off:
-		return refusal{http.StatusBadRequest, "[ERROR: Error creating function: Functions are disabled by ENABLE_PLUGINS or ENABLE_FUNCTIONS]"}
+		return refusal{http.StatusBadRequest, "[ERROR: Error creating function]"}
 	case w.functions[id] != nil:
 		return refusal{http.StatusBadRequest, "Uh-oh! This id is already taken."}
 	case !strings.Contains(text(body["content"]), "class Filter"):
-		return refusal{http.StatusBadRequest, "[ERROR: No Function class found in the module]"}
+		return refusal{http.StatusBadRequest, "[ERROR: Error creating function]"}
 	}
 	w.functions[id] = &Function{ID: id, Name: text(body["name"]), Content: text(body["content"]), Meta: meta(body)}
 	return w.functions[id]
@@ -183,6 +183,8 @@ func (w *webui) other(req *http.Request, body map[string]json.RawMessage) any {
 	switch req.URL.Path {
 	case "/api/version":
 		return map[string]any{"version": "0.12.4"}
+	case "/api/config":
+		return map[string]any{"features": map[string]any{"auth": true, "enable_plugins": !w.off}}
 	case "/api/v1/auths/":
 		return map[string]any{"name": "Ada", "role": "admin"}
 	case "/api/models":
