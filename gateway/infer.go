@@ -34,6 +34,7 @@ type wholer interface {
 // format is what differs between the two ways to ask.
 type format struct {
 	prefix string // of ids
+	path   string // below the version, for a request that is passed on
 	prompt string // field that holds the prompt, for errors about it
 	read   func(*api.Body, sampler.Params) (*api.Call, error)
 	chunks func(*api.Head) chunker
@@ -42,7 +43,7 @@ type format struct {
 
 func chatFormat() format {
 	return format{
-		prefix: "chatcmpl-", prompt: "messages", read: (*api.Body).Chat,
+		prefix: "chatcmpl-", path: api.ChatPath, prompt: "messages", read: (*api.Body).Chat,
 		chunks: func(h *api.Head) chunker { return api.NewChatReply(h) },
 		whole:  func(h *api.Head) wholer { return api.NewChatReply(h) },
 	}
@@ -50,7 +51,7 @@ func chatFormat() format {
 
 func textFormat() format {
 	return format{
-		prefix: "cmpl-", prompt: "prompt", read: (*api.Body).Completion,
+		prefix: "cmpl-", path: api.CompletionPath, prompt: "prompt", read: (*api.Body).Completion,
 		chunks: func(h *api.Head) chunker { return api.NewTextReply(h) },
 		whole:  func(h *api.Head) wholer { return api.NewTextReply(h) },
 	}
@@ -63,6 +64,9 @@ func (s *Server) infer(f format) gin.HandlerFunc {
 		if err != nil {
 			s.fail(c, err)
 			return
+		}
+		if a.raw() {
+			f.chunks = func(*api.Head) chunker { return verbatim{} }
 		}
 		if a.call.Stream {
 			s.stream(c, a, f)
@@ -88,8 +92,10 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 		return nil, err
 	}
 	req := a.call.Request
-	if err := s.chooseSource(&req.Params); err != nil {
-		return nil, err
+	if !a.raw() {
+		if err := s.chooseSource(&req.Params); err != nil {
+			return nil, err
+		}
 	}
 	req.ID = f.prefix + s.deps.NewID()
 	p, err := s.tokenise(c.Request.Context(), b, req)
@@ -116,10 +122,15 @@ func (s *Server) read(c *gin.Context, f format, body *api.Body, a *answer) (back
 	}
 	rec := recordOf(c)
 	rec.out.Model = id
-	if a.origin.Task != "" && s.cfg.PlainTasks {
-		body.Plain()
+	if info := b.Info(); info.Raw {
+		a.call, err = body.Raw(f.passing(info, id, a.origin.Task))
+	} else {
+		if a.origin.Task != "" && s.cfg.PlainTasks {
+			body.Plain()
+		}
+		a.call, err = f.read(body, defaults)
 	}
-	if a.call, err = f.read(body, defaults); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	a.call.Request.Model = id
@@ -223,6 +234,10 @@ func (s *Server) collect(c *gin.Context, a *answer, f format) {
 		return
 	}
 	rec.out.Result = res
+	if a.raw() {
+		s.replyRaw(c, sink.raw)
+		return
+	}
 	s.keep(a, rec.requestID, res)
 	s.reply(c, http.StatusOK, f.whole(&a.head).Whole(sink.content.String(), sink.reasoning.String(), res))
 }

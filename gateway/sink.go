@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,15 +30,19 @@ func (t timeline) noteEvent(e backends.Event) {
 	if e.Started != nil && t.rec.out.QueueWait == 0 && !t.rec.queued.IsZero() {
 		t.rec.out.QueueWait = t.now().Sub(t.rec.queued)
 	}
-	if t.rec.out.FirstToken == 0 && (e.Content != "" || e.Reasoning != "") {
+	if t.rec.out.FirstToken == 0 && hasText(e) {
 		t.rec.out.FirstToken = t.now().Sub(t.rec.began)
 	}
 }
+
+// hasText says that e has something for the client.
+func hasText(e backends.Event) bool { return e.Content != "" || e.Reasoning != "" || len(e.Raw) > 0 }
 
 // collector is the sink of a reply in one piece.
 type collector struct {
 	timeline
 	content, reasoning strings.Builder
+	raw                json.RawMessage // of an answer that is passed on
 }
 
 func (c *collector) Queued(int, time.Duration) { c.noteQueued() }
@@ -46,6 +51,9 @@ func (c *collector) Event(e backends.Event) error {
 	c.noteEvent(e)
 	c.content.WriteString(e.Content)
 	c.reasoning.WriteString(e.Reasoning)
+	if len(e.Raw) > 0 {
+		c.raw = e.Raw
+	}
 	return nil
 }
 
@@ -86,13 +94,13 @@ func (s *streamer) Event(e backends.Event) error {
 	if e.Started != nil {
 		s.position.Store(0)
 	}
-	if e.Started == nil && e.Content == "" && e.Reasoning == "" {
+	if e.Started == nil && !hasText(e) {
 		return nil
 	}
 	if err := s.open(); err != nil {
 		return err
 	}
-	if e.Content == "" && e.Reasoning == "" {
+	if !hasText(e) {
 		return nil
 	}
 	return s.send(s.chunks.Delta(e))
@@ -125,10 +133,18 @@ func (s *streamer) end(res *backends.Result, includeUsage bool) error {
 }
 
 func (s *streamer) send(chunk any) error {
-	if err := s.out.Data(chunk); err != nil {
+	if err := s.write(chunk); err != nil {
 		return errors.Join(errClientGone, err)
 	}
 	return nil
+}
+
+// write sends a chunk of ours, or one that came as JSON.
+func (s *streamer) write(chunk any) error {
+	if raw, ok := chunk.(json.RawMessage); ok {
+		return s.out.Raw(raw)
+	}
+	return s.out.Data(chunk)
 }
 
 func (s *streamer) comment() string {

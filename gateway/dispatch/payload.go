@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,13 @@ func Pack(p *backends.Prepared) ([]byte, error) {
 	for _, t := range p.Tokens {
 		w.Tokens = binary.LittleEndian.AppendUint32(w.Tokens, uint32(t))
 	}
-	data, err := json.Marshal(w)
-	if err != nil {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // what is passed on stays as the client wrote it
+	if err := enc.Encode(w); err != nil {
 		return nil, fmt.Errorf("pack request: %w", err)
 	}
-	return data, nil
+	return out.Bytes(), nil
 }
 
 // Unpack turns it back.
