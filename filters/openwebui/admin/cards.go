@@ -37,6 +37,7 @@ func (m *model) mark() (mark, bool) {
 
 // cards writes the card of every model of our gateways.
 func (r *run) cards(ctx context.Context, how Cards) error {
+	r.whole = len(r.report)
 	ours, all, err := r.gatewayModels(ctx)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (r *run) cards(ctx context.Context, how Cards) error {
 			return err
 		}
 		if !controls {
-			r.report.step("slider").Note = "not in this version of Open WebUI"
+			r.step("slider").Note = "not in this version of Open WebUI"
 		}
 	}
 	for i := range ours {
@@ -97,7 +98,7 @@ func wanted(l *listed, controls bool) map[string]json.RawMessage {
 
 // card brings one card about.
 func (r *run) card(ctx context.Context, l *listed, how Cards, controls bool) error {
-	s := r.report.step("model " + l.ID)
+	s := r.step("model " + l.ID)
 	have, found, err := r.model(ctx, l.ID)
 	if err != nil {
 		return err

@@ -27,12 +27,6 @@ type Step struct {
 // Report is what was done, in order. After a failure it ends where that happened.
 type Report []*Step
 
-func (r *Report) step(thing string) *Step {
-	s := &Step{Thing: thing}
-	*r = append(*r, s)
-	return s
-}
-
 // Unchanged reports whether nothing had to be done.
 func (r Report) Unchanged() bool {
 	return !slices.ContainsFunc(r, func(s *Step) bool { return len(s.Did) > 0 })
@@ -43,6 +37,15 @@ type run struct {
 	*Client
 	dry    bool
 	report Report
+	whole  int // of the report, that many things are finished
+}
+
+// step begins with the next thing.
+func (r *run) step(thing string) *Step {
+	s := &Step{Thing: thing}
+	r.whole = len(r.report)
+	r.report = append(r.report, s)
+	return s
 }
 
 // do notes what is done, once it is; a dry run only notes it.
@@ -66,14 +69,14 @@ func (c *Client) Install(ctx context.Context, in *Installation) (Report, error) 
 // done is the report without a last thing that failed before anything was done to it.
 func (r *run) done(err error) Report {
 	last := len(r.report) - 1
-	if err != nil && last >= 0 && len(r.report[last].Did) == 0 {
+	if err != nil && last >= r.whole && len(r.report[last].Did) == 0 {
 		return r.report[:last]
 	}
 	return r.report
 }
 
 func (r *run) install(ctx context.Context, in *Installation) error {
-	s := r.report.step("filter " + in.Function.ID)
+	s := r.step("filter " + in.Function.ID)
 	state, err := r.place(ctx, s, in)
 	if err != nil {
 		return err
@@ -159,7 +162,7 @@ func (r *run) layValves(ctx context.Context, in *Installation, there bool) error
 	if len(in.Valves) == 0 {
 		return nil
 	}
-	s, id := r.report.step("valves"), in.Function.ID
+	s, id := r.step("valves"), in.Function.ID
 	var have Valves
 	if there && !(r.dry && in.ResetValves) {
 		var err error

@@ -179,6 +179,9 @@ func TestInstallRefused(t *testing.T) {
 					t.Errorf("what failed is told as unchanged: %q", line)
 				}
 			}
+			if bad.in.Models && len(report) != 1 {
+				t.Errorf("the report is %v, want the filter that was finished", lines(report))
+			}
 		})
 	}
 }

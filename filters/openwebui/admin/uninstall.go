@@ -20,12 +20,13 @@ func (r *run) uninstall(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	s := r.report.step("filter " + id)
+	s := r.step("filter " + id)
 	if found {
 		if err := r.do(s, "removed, with its valves", func() error { return r.deleteFunction(ctx, id) }); err != nil {
 			return err
 		}
 	}
+	r.whole = len(r.report)
 	all, err := r.baseModels(ctx)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (r *run) stripCard(ctx context.Context, id string) error {
 	if err != nil || !found {
 		return err
 	}
-	s := r.report.step("model " + id)
+	s := r.step("model " + id)
 	m := have.clone()
 	k, _ := m.mark()
 	s.Kept = names(m.strip(&k), true)
