@@ -24,7 +24,7 @@ func (s *slots) enter(ctx context.Context) (claim context.Context, least queue.C
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.busy) < cap(s.busy) || cap(s.busy) == 1 {
-		return ctx, queue.ClassTask, func() {}
+		return ctx, queue.ClassBatch, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.stop = cancel

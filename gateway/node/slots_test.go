@@ -52,6 +52,7 @@ func TestTasksLeaveAWorker(t *testing.T) {
 	g := &gate{waiting: map[string]chan struct{}{}}
 	bench(t, 2, one(99, g.hook), func(r *rig) {
 		first := r.doTask("t1")
+		synctest.Wait()
 		second := r.doTask("t2")
 		if got := g.running(); !slices.Equal(got, []string{"t1"}) {
 			t.Fatalf("running: %v, want one task on two workers", got)

@@ -1,11 +1,13 @@
 // Package queue says what stands between the HTTP edge and the nodes: a bounded, fair queue of jobs with leases. The
-// interfaces are here; memory holds the embedded implementation, and queuetest the suite that every implementation passes.
+// interfaces are here; memory holds the embedded implementation, redis the one that machines share, and queuetest the suite
+// that both pass.
 //
 // A job goes queued -> leased -> streaming -> done | failed | cancelled | expired. Every change is compare-and-set, and a
 // terminal state never changes. A lease carries an epoch, one higher with each claim: what arrives with an older epoch is
 // refused with [ErrFenced], so a node that comes back from the dead can't write into somebody else's run.
 //
-// The queue carries requests, never tokens: the node sends those to the gateway directly. A job's payload is bytes that
+// The queue carries requests. Tokens take the direct way from node to gateway; a [Log] may keep a copy of them for those who
+// come back. A job's payload is bytes that
 // the queue doesn't look into, so an implementation may keep it anywhere; the embedded one takes the same bytes, which
 // costs little and leaves one path to test.
 //
@@ -45,55 +47,23 @@ func (s State) Terminal() bool {
 const (
 	LimitJobs         = "jobs"
 	LimitTokens       = "tokens"
+	LimitBytes        = "bytes"
 	LimitJobsPerKey   = "jobs_per_key"
 	LimitTokensPerKey = "tokens_per_key"
+	LimitBytesPerKey  = "bytes_per_key"
+	LimitDeadline     = "deadline" // the estimated wait is longer than the job may wait
 )
-
-// Class is how urgent a job is. A job of one class waits as long as one of a more urgent class waits for the same model.
-type Class int
-
-// The classes, the most urgent first.
-const (
-	ClassChat Class = iota // somebody waits for it
-	ClassTask              // a client's own call, such as for the title of a chat
-)
-
-// Job is a unit of work as submitted.
-type Job struct {
-	ID       string    // unique
-	Key      string    // caller, for fairness
-	Model    string    // served id
-	Class    Class     //
-	Cost     int       // tokens that it may take
-	Payload  []byte    // opaque to the queue; not to be changed after Submit
-	Deadline time.Time // must be claimed before; zero: the queue's own wait limit
-}
-
-// Ticket answers a submission.
-type Ticket struct {
-	State    State         // queued or leased for a new job, any for one submitted before
-	Position int           // 1 is next; 0 is not waiting
-	Wait     time.Duration // estimate; 0 is unknown
-}
-
-// Status is a job as it is now.
-type Status struct {
-	State    State
-	Epoch    int64         // of the newest lease; 0 before the first
-	Position int           // as in Ticket
-	Wait     time.Duration // as in Ticket
-	Reason   string        // why it failed, expired, was cancelled or was queued again
-}
 
 // Submitter is the gateway's side.
 type Submitter interface {
-	// Submit queues a job. A job whose id is known already is not queued again: the ticket tells how the first one
-	// stands. A full queue is a *FullError.
+	// Submit queues a job. A job whose id or idempotency key is known already is not queued again: the ticket tells how the
+	// first one stands. A full queue is a *FullError, and so is a deadline that can't be kept.
 	Submit(ctx context.Context, job Job) (Ticket, error)
 	// Cancel ends a job at whatever stage; its node learns through [Lease.Lost]. Cancelling a terminal job does nothing.
 	Cancel(ctx context.Context, id, reason string) error
 	// Watch reports a job's status now and at each change. A slow reader misses intermediate ones, never the last. The
-	// channel is closed after a terminal status, or without one when ctx ends. Positions may lag by a second.
+	// channel is closed after a terminal status, or without one when ctx ends, the queue shuts down, or the queue has lost
+	// the job; Watch again then tells which. Positions are estimates, and may lag by a second or, far behind, a few.
 	Watch(ctx context.Context, id string) (<-chan Status, error)
 }
 
@@ -101,7 +71,11 @@ type Submitter interface {
 type Offer struct {
 	Node   string
 	Models []string // served ids with a free slot
-	Least  Class    // the least urgent class that may have it
+	Least  Class    // the least urgent class that may have it, counting what a job has gained by waiting
+	Loaded []string // those of the models that need no loading
+	// Warm are the prefixes that the node has ready. Of the keys whose turn is near, the one whose next job has the longest
+	// of them is served first, unless that overtakes a job that has waited for [Config.AffinityAge].
+	Warm []uint64
 }
 
 // Lease is the right to run a job, kept by heartbeats.
@@ -116,7 +90,8 @@ type Lease struct {
 // Progress tells how far a run is. Anything above 0 means that the client may have seen part of the answer; a node must
 // report it before it sends that part.
 type Progress struct {
-	Seq int64 // frames with content so far
+	Seq  int64 // frames with content so far
+	Cost int   // tokens taken so far; what a job is charged that ends without a Settle
 }
 
 // Outcome is how a lease ended.
@@ -145,6 +120,7 @@ type Stats struct {
 	Submitted, Refused, Done, Failed, Cancelled, Expired int64
 	LeasesLost, Requeued, Fenced                         int64
 	Tokens                                               int64 // really taken by settled jobs
+	Claims                                               int   // that wait for a job now
 }
 
 // ModelStats is one model's share.
@@ -152,6 +128,13 @@ type ModelStats struct {
 	Waiting, Running int           // jobs
 	WaitingTokens    int           // sum of the costs of those waiting
 	Oldest           time.Duration // how long the oldest of those waiting has waited
+	Classes          [Classes]ClassStats
+}
+
+// ClassStats is the share of one class.
+type ClassStats struct {
+	Waiting int
+	Oldest  time.Duration
 }
 
 // Gauge reports.
@@ -163,5 +146,6 @@ type Gauge interface {
 type Queue interface {
 	Submitter
 	Claimer
+	Log
 	Gauge
 }

@@ -46,42 +46,13 @@ func (q *Queue) claim(ctx context.Context, offer queue.Offer) (*waiter, error) {
 	}
 	w := &waiter{offer: offer, ready: make(chan struct{})}
 	now := time.Now()
-	if r := q.pick(offer.Models, offer.Least, now); r != nil {
+	if r := q.pick(&w.offer, now); r != nil {
 		q.line(r).meter.depart(now) // a job that found a free node says nothing of how fast the line drains
 		q.grant(r, w)
 	} else {
 		q.waiters = append(q.waiters, w)
 	}
 	return w, nil
-}
-
-// pick is the job to run next for one of the models: of those of the most urgent class whose turn it is, the oldest.
-func (q *Queue) pick(models []string, least queue.Class, now time.Time) *record {
-	for class := queue.ClassChat; class <= least; class++ {
-		if r := q.pickOf(models, class, now); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
-func (q *Queue) pickOf(models []string, class queue.Class, now time.Time) *record {
-	var best *record
-	for _, m := range models {
-		l := q.lines[place{m, class}]
-		if l == nil {
-			continue
-		}
-		r := l.next()
-		for r != nil && r.late(now) {
-			q.expire(r)
-			r = l.next()
-		}
-		if r != nil && (best == nil || r.submitted.Before(best.submitted)) {
-			best = r
-		}
-	}
-	return best
 }
 
 // late says that a waiting job has passed its deadline.
@@ -97,7 +68,7 @@ func (q *Queue) expire(r *record) {
 // grant gives r to the claim behind w.
 func (q *Queue) grant(r *record, w *waiter) {
 	now, l := time.Now(), q.line(r)
-	l.served(r.job.Key)
+	l.serve(r)
 	if q.move(r, queue.StateLeased) != nil {
 		return
 	}
@@ -118,7 +89,7 @@ func (q *Queue) offer(r *record) {
 	if w == nil {
 		return
 	}
-	if next := q.pick([]string{r.job.Model}, w.offer.Least, time.Now()); next != nil {
+	if next := q.pick(&w.offer, time.Now()); next != nil {
 		q.drop(w)
 		q.grant(next, w)
 	}
@@ -170,6 +141,7 @@ func (q *Queue) Heartbeat(_ context.Context, lease queue.Lease, p queue.Progress
 	}
 	now := time.Now()
 	r.expires = now.Add(q.cfg.Lease)
+	r.taken = max(r.taken, p.Cost)
 	if p.Seq <= r.seq {
 		return nil
 	}
@@ -190,8 +162,8 @@ func (q *Queue) Settle(_ context.Context, lease queue.Lease, o queue.Outcome) er
 	}
 	switch o.State {
 	case queue.StateDone, queue.StateFailed, queue.StateCancelled:
-		q.stats.Tokens += int64(o.Cost)
 		q.finish(r, o.State, o.Reason)
+		q.settle(r, o.Cost)
 		return nil
 	case queue.StateQueued:
 		return q.handBack(r, o.Reason)

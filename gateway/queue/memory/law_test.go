@@ -16,7 +16,7 @@ import (
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := DefaultConfig()
-		c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey = 12, 5, 200, 90
+		c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey, c.Bytes, c.BytesPerKey = 12, 5, 200, 90, 80, 30
 		q, err := New(c)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,8 @@ func (d *driver) submit(t *rapid.T) {
 	d.n++
 	job := queue.Job{
 		ID: fmt.Sprint(d.n), Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"),
-		Model: rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model"), Class: queue.Class(rapid.IntRange(0, 1).Draw(t, "class")), Cost: rapid.IntRange(0, 20).Draw(t, "cost"),
+		Model: rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model"), Class: queue.Class(rapid.IntRange(0, queue.Classes-1).Draw(t, "class")),
+		Weight: rapid.SampledFrom([]float64{0, 0.5, 2}).Draw(t, "weight"), Payload: make([]byte, rapid.IntRange(0, 9).Draw(t, "bytes")), Cost: rapid.IntRange(0, 20).Draw(t, "cost"),
 	}
 	ticket, err := d.q.Submit(t.Context(), job)
 	if err != nil && !errors.Is(err, queue.ErrFull) {
@@ -73,8 +74,10 @@ func (d *driver) place(job queue.Job) int {
 			at = position
 		}
 	})
-	if l := d.q.lines[place{job.Model, queue.ClassChat}]; l != nil && at > 0 && job.Class == queue.ClassTask {
-		at += l.waiting.jobs
+	for class := range job.Class {
+		if l := d.q.lines[place{job.Model, class}]; l != nil && at > 0 {
+			at += l.waiting.jobs
+		}
 	}
 	return at
 }
@@ -82,7 +85,7 @@ func (d *driver) place(job queue.Job) int {
 // claim takes a job if one waits, and checks that it is the one that the line showed as next.
 func (d *driver) claim(t *rapid.T) {
 	model := rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "model")
-	least := queue.Class(rapid.IntRange(0, 1).Draw(t, "least"))
+	least := queue.Class(rapid.IntRange(0, queue.Classes-1).Draw(t, "least"))
 	want := ""
 	for class := queue.ClassChat; class <= least && want == ""; class++ {
 		if l := d.q.lines[place{model, class}]; l != nil {
@@ -118,7 +121,7 @@ func (d *driver) settle(t *rapid.T) {
 	lease := d.take(t)
 	state := rapid.SampledFrom([]queue.State{queue.StateDone, queue.StateFailed, queue.StateQueued}).Draw(t, "state")
 	reason := rapid.SampledFrom([]string{"", "engine died"}).Draw(t, "reason")
-	err := d.q.Settle(t.Context(), lease, queue.Outcome{State: state, Reason: reason})
+	err := d.q.Settle(t.Context(), lease, queue.Outcome{State: state, Reason: reason, Cost: rapid.IntRange(0, 30).Draw(t, "cost")})
 	if err != nil && d.q.records[lease.Job.ID].state == queue.StateStreaming && state == queue.StateQueued {
 		d.leases = append(d.leases, lease) // refused, so the lease is still good
 		return
@@ -170,10 +173,10 @@ func (d *driver) check(t *rapid.T) {
 	for model, l := range q.lines {
 		var line usage
 		l.each(func(_ int, r *record) {
-			line.jobs++
-			line.tokens += r.job.Cost
+			line.add(&r.job, 1)
 			k := keys[r.job.Key]
-			keys[r.job.Key] = usage{k.jobs + 1, k.tokens + r.job.Cost}
+			k.add(&r.job, 1)
+			keys[r.job.Key] = k
 			if r.state != queue.StateQueued {
 				t.Fatalf("job %s is in line and %s", r.job.ID, r.state)
 			}
@@ -181,7 +184,8 @@ func (d *driver) check(t *rapid.T) {
 		if line != l.waiting {
 			t.Fatalf("line %v holds %+v and counts %+v", model, line, l.waiting)
 		}
-		all.jobs, all.tokens = all.jobs+line.jobs, all.tokens+line.tokens
+		all.jobs, all.tokens, all.bytes = all.jobs+line.jobs, all.tokens+line.tokens, all.bytes+line.bytes
+		d.checkLine(t, l)
 	}
 	if all != q.waiting || len(keys) != len(q.keys) {
 		t.Fatalf("the lines hold %+v of %d keys; counted are %+v of %d", all, len(keys), q.waiting, len(q.keys))
@@ -195,6 +199,23 @@ func (d *driver) check(t *rapid.T) {
 		t.Fatalf("%d jobs run, %d leases are good", len(q.running), len(d.leases))
 	}
 	d.checkEnds(t)
+}
+
+// checkLine holds that the turns are in order and nobody is behind virtual time.
+func (d *driver) checkLine(t *rapid.T, l *line) {
+	if len(l.turns) != len(l.lanes) || l.ages.Len() != l.waiting.jobs || !slices.IsSortedFunc(l.turns, byTurn) {
+		t.Fatalf("%d turns of %d lanes, %d ages of %d jobs; in order: %v", len(l.turns), len(l.lanes), l.ages.Len(), l.waiting.jobs, slices.IsSortedFunc(l.turns, byTurn))
+	}
+	for _, a := range l.turns {
+		if a.tag < l.virtual || l.lanes[a.key] != a || len(a.jobs) == 0 {
+			t.Fatalf("lane %s has tag %g and %d jobs at virtual time %g", a.key, a.tag, len(a.jobs), l.virtual)
+		}
+		for i, r := range a.jobs[1:] {
+			if r.mark != a.jobs[i].mark+a.jobs[i].charge {
+				t.Fatalf("job %s starts at %g, the one before it ends at %g", r.job.ID, r.mark, a.jobs[i].mark+a.jobs[i].charge)
+			}
+		}
+	}
 }
 
 // checkEnds holds that a terminal state never changes.

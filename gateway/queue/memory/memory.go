@@ -1,5 +1,5 @@
-// Package memory is the embedded queue: one process, nothing on disk, no other server. It is fair by turns: jobs of one key
-// leave in the order they came, and the keys with waiting jobs take turns, per model and class.
+// Package memory is the embedded queue: one process, nothing on disk, no other server. It is fair: jobs of one key
+// leave in the order they came, and the keys with waiting jobs take turns that are weighed by tokens, per model and class.
 //
 // A [Queue] owns all its state behind one mutex; no method holds it while it waits. [Queue.Run] is the only goroutine: a
 // tick that takes back expired leases, drops jobs that waited too long and publishes positions. The state machine is in
@@ -8,7 +8,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,45 +16,10 @@ import (
 )
 
 // Config bounds a queue. Start from [DefaultConfig].
-type Config struct {
-	// Waiting jobs, in all and of one key; those that run don't count. At least 1.
-	Jobs, JobsPerKey int
-	// Tokens (cost) of waiting jobs, in all and of one key. At least 1. A job alone in the line is taken whatever it costs.
-	Tokens, TokensPerKey int
-	Wait                 time.Duration // a job without a deadline of its own must be claimed within this time; 0 is no limit
-	Lease                time.Duration // without a heartbeat for this long the lease is lost
-	Stall                time.Duration // a streaming job whose progress stands still for this long loses its lease; 0 is off
-	Attempts             int           // leases a job may lose before its first token; at least 1
-	Keep                 time.Duration // how long a finished job's id is remembered
-	KeepJobs             int           // how many finished ids are remembered at most
-}
+type Config = queue.Config
 
 // DefaultConfig is what a gateway without a config file runs with.
-func DefaultConfig() Config {
-	return Config{
-		Jobs: 256, JobsPerKey: 64, Tokens: 2_000_000, TokensPerKey: 1_000_000,
-		Wait: 10 * time.Minute, Lease: 6 * time.Second, Stall: 2 * time.Minute,
-		Attempts: 2, Keep: 10 * time.Minute, KeepJobs: 4096,
-	}
-}
-
-// Validate reports every field that is out of range.
-func (c Config) Validate() error {
-	return errors.Join(
-		atLeast("jobs", c.Jobs, 1), atLeast("jobs_per_key", c.JobsPerKey, 1),
-		atLeast("tokens", c.Tokens, 1), atLeast("tokens_per_key", c.TokensPerKey, 1),
-		atLeast("attempts", c.Attempts, 1), atLeast("keep jobs", c.KeepJobs, 0),
-		atLeast("lease", c.Lease, 10*time.Millisecond),
-		atLeast("wait limit", c.Wait, 0), atLeast("stall limit", c.Stall, 0), atLeast("keep time", c.Keep, 0),
-	)
-}
-
-func atLeast[T int | time.Duration](name string, value, least T) error {
-	if value >= least {
-		return nil
-	}
-	return fmt.Errorf("%s is %v; it must be at least %v", name, value, least)
-}
+func DefaultConfig() Config { return queue.DefaultConfig() }
 
 // Queue implements [queue.Queue].
 type Queue struct {
@@ -65,6 +29,7 @@ type Queue struct {
 	mu       sync.Mutex
 	closed   bool
 	records  map[string]*record // by job id: live ones, and finished ones until they are forgotten
+	repeats  map[string]string  // idempotency keys, with their callers, to job ids
 	running  map[string]*record // leased and streaming
 	finished []*record          // in the order they ended
 	lines    map[place]*line
@@ -77,7 +42,14 @@ type Queue struct {
 var _ queue.Queue = (*Queue)(nil)
 
 // usage is what counts against the limits.
-type usage struct{ jobs, tokens int }
+type usage struct{ jobs, tokens, bytes int }
+
+// add counts a job in, or out with -1.
+func (u *usage) add(j *queue.Job, n int) {
+	u.jobs += n
+	u.tokens += n * j.Cost
+	u.bytes += n * len(j.Payload)
+}
 
 // New makes a queue. It works at once, but nothing expires until Run is called.
 func New(cfg Config) (*Queue, error) {
@@ -87,6 +59,7 @@ func New(cfg Config) (*Queue, error) {
 	return &Queue{
 		cfg:     cfg,
 		records: map[string]*record{},
+		repeats: map[string]string{},
 		running: map[string]*record{},
 		lines:   map[place]*line{},
 		keys:    map[string]*usage{},
@@ -126,14 +99,16 @@ func (q *Queue) Stats(context.Context) (queue.Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Models = make(map[string]queue.ModelStats, len(q.lines))
+	s.Models, s.Claims = make(map[string]queue.ModelStats, len(q.lines)), len(q.waiters)
 	now := time.Now()
 	for at, l := range q.lines {
 		m := s.Models[at.model]
-		s.Models[at.model] = queue.ModelStats{
-			Waiting: m.Waiting + l.waiting.jobs, WaitingTokens: m.WaitingTokens + l.waiting.tokens, Running: m.Running + l.running,
-			Oldest: max(m.Oldest, l.oldest(now)),
-		}
+		m.Waiting += l.waiting.jobs
+		m.WaitingTokens += l.waiting.tokens
+		m.Running += l.running
+		m.Oldest = max(m.Oldest, l.age(now))
+		m.Classes[at.class] = queue.ClassStats{Waiting: l.waiting.jobs, Oldest: l.age(now)}
+		s.Models[at.model] = m
 	}
 	return s, nil
 }

@@ -24,10 +24,7 @@ func TestConformance(t *testing.T) {
 
 // open starts a queue with the suite's limits.
 func open(t *testing.T, l queuetest.Limits) queue.Queue {
-	c := memory.DefaultConfig()
-	c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey = l.Jobs, l.JobsPerKey, l.Tokens, l.TokensPerKey
-	c.Wait, c.Lease, c.Stall, c.Attempts = l.Wait, l.Lease, l.Stall, l.Attempts
-	return start(t, c)
+	return start(t, l.Config)
 }
 
 // start runs a queue until the test ends.

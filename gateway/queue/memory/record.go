@@ -19,15 +19,19 @@ type record struct {
 	submitted time.Time
 	ended     time.Time
 	watchers  []*watcher
+	log       ledger
+	charge    float64 // what its key is charged when it leaves for a node
 
 	// While it waits.
-	place    *list.Element // in its lane
+	mark     float64       // where its turn starts, from the start of its lane's other jobs
+	aged     *list.Element // in its line's ages
 	position int           // as last published
 
 	// While it runs.
 	node    string
 	expires time.Time
 	seq     int64
+	taken   int       // tokens, as the node last said
 	moved   time.Time // when seq last changed
 	lost    chan struct{}
 }
@@ -75,7 +79,14 @@ func (q *Queue) finish(r *record, to queue.State, reason string) bool {
 	q.finished = append(q.finished, r)
 	q.count(to)
 	q.publish(r)
+	r.log.wake()
 	return true
+}
+
+// settle charges r's key for what the run has really taken, in the place of what it was thought to take.
+func (q *Queue) settle(r *record, tokens int) {
+	q.line(r).correct(r.job.Key, r.job.Charge(tokens)-r.charge)
+	q.stats.Tokens += int64(tokens)
 }
 
 func (q *Queue) count(s queue.State) {
@@ -94,11 +105,12 @@ func (q *Queue) count(s queue.State) {
 
 // cancel ends r and tells its node. It reports whether r was live.
 func (q *Queue) cancel(r *record, reason string) bool {
-	lost := r.lost
+	lost, taken := r.lost, r.taken
 	if !q.finish(r, queue.StateCancelled, reason) {
 		return false
 	}
 	if lost != nil {
+		q.settle(r, taken)
 		close(lost)
 	}
 	return true
@@ -107,9 +119,10 @@ func (q *Queue) cancel(r *record, reason string) bool {
 // lose takes the lease from a node that has not answered.
 func (q *Queue) lose(r *record, why string) {
 	q.stats.LeasesLost++
-	lost := r.lost
+	lost, taken := r.lost, r.taken
 	if r.state == queue.StateStreaming {
 		q.finish(r, queue.StateFailed, why)
+		q.settle(r, taken)
 	} else {
 		q.retry(r, why)
 	}
@@ -120,7 +133,9 @@ func (q *Queue) lose(r *record, why string) {
 func (q *Queue) retry(r *record, why string) {
 	r.attempts++
 	if r.attempts >= q.cfg.Attempts {
+		taken := r.taken
 		q.finish(r, queue.StateFailed, why)
+		q.settle(r, taken)
 		return
 	}
 	q.requeue(r, why)
@@ -143,7 +158,7 @@ func (q *Queue) requeue(r *record, why string) {
 func (q *Queue) leaveNode(r *record) {
 	delete(q.running, r.job.ID)
 	q.line(r).running--
-	r.node, r.lost, r.seq = "", nil, 0
+	r.node, r.lost, r.seq, r.taken = "", nil, 0, 0
 }
 
 // forget drops finished jobs that are too old or too many.
@@ -154,6 +169,7 @@ func (q *Queue) forget(now time.Time) {
 	}
 	for _, r := range q.finished[:n] {
 		delete(q.records, r.job.ID)
+		delete(q.repeats, repeatOf(&r.job))
 	}
 	q.finished = slices.Delete(q.finished, 0, n)
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // Submit implements [queue.Submitter].
 func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error) {
-	if err := check(ctx, job); err != nil {
+	if err := q.check(ctx, &job); err != nil {
 		return queue.Ticket{}, fmt.Errorf("submit job %q: %w", job.ID, err)
 	}
 	q.mu.Lock()
@@ -19,42 +18,51 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if q.closed {
 		return queue.Ticket{}, queue.ErrClosed
 	}
-	if r := q.records[job.ID]; r != nil {
+	if r := q.known(&job); r != nil {
 		return q.ticket(r), nil
 	}
-	r := &record{job: job, state: queue.StateQueued, submitted: time.Now()}
+	r := &record{job: job, state: queue.StateQueued, submitted: time.Now(), epoch: job.Floor, charge: job.Charge(job.Cost)}
 	if job.Deadline.IsZero() && q.cfg.Wait > 0 {
 		r.job.Deadline = r.submitted.Add(q.cfg.Wait)
 	}
-	w := q.waiterFor(&job)
-	if err := q.room(r); w == nil && err != nil {
+	if err := q.room(r); err != nil && q.waiterFor(&job) == nil {
 		q.stats.Refused++
 		return queue.Ticket{}, err
 	}
 	q.stats.Submitted++
 	q.records[job.ID] = r
+	if job.IdempotencyKey != "" {
+		q.repeats[repeatOf(&job)] = job.ID
+	}
 	q.line(r).pushBack(r)
 	q.enter(r)
 	q.offer(r)
 	return q.ticket(r), nil
 }
 
-func check(ctx context.Context, job queue.Job) error {
-	switch {
-	case ctx.Err() != nil:
+func (q *Queue) check(ctx context.Context, job *queue.Job) error {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case job.ID == "":
-		return errors.New("a job needs an id")
-	case job.Model == "":
-		return errors.New("a job needs a model")
-	case job.Class < queue.ClassChat || job.Class > queue.ClassTask:
-		return fmt.Errorf("class is %d; it can be %d or %d", job.Class, queue.ClassChat, queue.ClassTask)
-	case job.Cost < 0:
-		return fmt.Errorf("cost is %d; it can't be negative", job.Cost)
-	default:
+	}
+	if n := len(job.Payload); n > q.cfg.Payload {
+		return &queue.TooLargeError{What: "payload", Size: n, Max: q.cfg.Payload}
+	}
+	return job.Check()
+}
+
+// known is the job that a submission repeats, or nil.
+func (q *Queue) known(job *queue.Job) *record {
+	if r := q.records[job.ID]; r != nil {
+		return r
+	}
+	if job.IdempotencyKey == "" {
 		return nil
 	}
+	return q.records[q.repeats[repeatOf(job)]]
 }
+
+// repeatOf is a job's idempotency key with its caller.
+func repeatOf(job *queue.Job) string { return job.Key + "\x00" + job.IdempotencyKey }
 
 // room says whether r may wait.
 func (q *Queue) room(r *record) error {
@@ -65,43 +73,53 @@ func (q *Queue) room(r *record) error {
 	line := q.line(r)
 	gap := line.meter.gap(time.Now())
 	share := times(gap, max(1, len(line.lanes))) // a key has its turn once a round
-	switch c := q.cfg; {
-	case q.waiting.jobs >= c.Jobs:
-		return full(queue.LimitJobs, q.waiting.jobs, c.Jobs, gap)
+	tokens, bytes := r.job.Cost, len(r.job.Payload)
+	full := func(limit string, depth, most int, wait time.Duration) error {
+		return queue.Full(limit, depth, most, wait)
+	}
+	switch c, all := q.cfg, q.waiting; {
+	case all.jobs >= c.Jobs:
+		return full(queue.LimitJobs, all.jobs, c.Jobs, gap)
 	case key.jobs >= c.JobsPerKey:
 		return full(queue.LimitJobsPerKey, key.jobs, c.JobsPerKey, share)
-	case q.waiting.over(r.job.Cost, c.Tokens) > 0:
-		return full(queue.LimitTokens, q.waiting.tokens, c.Tokens, times(gap, q.waiting.departures(r.job.Cost, c.Tokens)))
-	case key.over(r.job.Cost, c.TokensPerKey) > 0:
-		return full(queue.LimitTokensPerKey, key.tokens, c.TokensPerKey, times(share, key.departures(r.job.Cost, c.TokensPerKey)))
+	case all.over(all.tokens+tokens, c.Tokens):
+		return full(queue.LimitTokens, all.tokens, c.Tokens, times(gap, all.departures(all.tokens, tokens, c.Tokens)))
+	case key.over(key.tokens+tokens, c.TokensPerKey):
+		return full(queue.LimitTokensPerKey, key.tokens, c.TokensPerKey, times(share, key.departures(key.tokens, tokens, c.TokensPerKey)))
+	case all.over(all.bytes+bytes, c.Bytes):
+		return full(queue.LimitBytes, all.bytes, c.Bytes, times(gap, all.departures(all.bytes, bytes, c.Bytes)))
+	case key.over(key.bytes+bytes, c.BytesPerKey):
+		return full(queue.LimitBytesPerKey, key.bytes, c.BytesPerKey, times(share, key.departures(key.bytes, bytes, c.BytesPerKey)))
 	default:
+		return q.inTime(r, line, gap)
+	}
+}
+
+// inTime says whether r can be expected to start before its deadline.
+func (q *Queue) inTime(r *record, l *line, gap time.Duration) error {
+	if r.job.Deadline.IsZero() {
 		return nil
 	}
-}
-
-// over is by how many tokens one more job would pass the limit. A job alone always fits, or it never would.
-func (u usage) over(cost, limit int) int {
-	if u.jobs == 0 {
-		return 0
+	place := q.ahead(placeOf(&r.job)) + l.behind(r) + 1
+	wait, within := times(gap, place), r.job.Deadline.Sub(r.submitted)
+	if wait <= within {
+		return nil
 	}
-	return max(0, u.tokens+cost-limit)
+	e := queue.Full(queue.LimitDeadline, place, 0, wait-within)
+	e.Wait, e.Within = wait.Round(time.Second), max(0, within.Round(time.Millisecond))
+	return e
 }
 
-// departures is how many jobs must leave until the cost fits, by the mean cost of those waiting.
-func (u usage) departures(cost, limit int) int {
-	mean := max(1, u.tokens/max(1, u.jobs))
-	return min(u.jobs, (u.over(cost, limit)+mean-1)/mean)
+// over says whether one more job would pass a limit. A job alone always fits, or it never would.
+func (u usage) over(sum, limit int) bool { return u.jobs > 0 && sum > limit }
+
+// departures is how many jobs must leave until one more fits, by the mean of those waiting.
+func (u usage) departures(have, more, limit int) int {
+	mean := max(1, have/max(1, u.jobs))
+	return min(u.jobs, (have+more-limit+mean-1)/mean)
 }
 
 func times(d time.Duration, n int) time.Duration { return d * time.Duration(n) }
-
-// full rounds the wait up to whole seconds, 1 to 60: clients read it from a header in seconds.
-func full(limit string, depth, most int, wait time.Duration) error {
-	seconds := min(max(1, int((wait+time.Second-1)/time.Second)), 60)
-	return &queue.FullError{
-		Limit: limit, Depth: depth, Max: most, RetryAfter: times(time.Second, seconds),
-	}
-}
 
 // enter and leaveLine keep the counts of waiting jobs.
 func (q *Queue) enter(r *record) {
@@ -110,19 +128,15 @@ func (q *Queue) enter(r *record) {
 		key = &usage{}
 		q.keys[r.job.Key] = key
 	}
-	for _, u := range []*usage{&q.waiting, key} {
-		u.jobs++
-		u.tokens += r.job.Cost
-	}
+	q.waiting.add(&r.job, 1)
+	key.add(&r.job, 1)
 }
 
 func (q *Queue) leaveLine(r *record) {
 	q.line(r).remove(r)
 	key := q.keys[r.job.Key]
-	for _, u := range []*usage{&q.waiting, key} {
-		u.jobs--
-		u.tokens -= r.job.Cost
-	}
+	q.waiting.add(&r.job, -1)
+	key.add(&r.job, -1)
 	if key.jobs == 0 {
 		delete(q.keys, r.job.Key)
 	}
@@ -132,7 +146,7 @@ func (q *Queue) line(r *record) *line {
 	at := placeOf(&r.job)
 	l := q.lines[at]
 	if l == nil {
-		l = &line{lanes: map[string]*lane{}}
+		l = newLine()
 		q.lines[at] = l
 	}
 	return l
@@ -150,7 +164,7 @@ func (q *Queue) ahead(at place) int {
 }
 
 func (q *Queue) ticket(r *record) queue.Ticket {
-	t := queue.Ticket{State: r.state}
+	t := queue.Ticket{ID: r.job.ID, State: r.state}
 	if r.state == queue.StateQueued {
 		l := q.line(r)
 		if r.position == 0 {

@@ -16,6 +16,7 @@ func (q *Queue) sweep(now time.Time) {
 	for _, l := range q.lines {
 		q.expireLate(l, now)
 	}
+	q.rematch(now)
 	for at, l := range q.lines {
 		q.reposition(l, q.ahead(at))
 	}
@@ -45,6 +46,16 @@ func (q *Queue) overdue(r *record, now time.Time) string {
 		return fmt.Sprintf("node %s has made no progress for %s", r.node, q.cfg.Stall)
 	default:
 		return ""
+	}
+}
+
+// rematch gives jobs to claims that may have them now that the jobs have waited longer.
+func (q *Queue) rematch(now time.Time) {
+	for _, w := range slices.Clone(q.waiters) {
+		if r := q.pick(&w.offer, now); r != nil {
+			q.drop(w)
+			q.grant(r, w)
+		}
 	}
 }
 

@@ -143,13 +143,11 @@ func stats(b *bench) {
 	b.claim()
 	b.cancel("a4")
 	b.h.Advance(time.Second)
-	s, err := b.q.Stats(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := b.stats()
 	m := s.Models["m"]
 	b.same("of the model", []int{m.Waiting, m.Running, m.WaitingTokens}, []int{1, 1, 10})
 	b.same("in all", []int64{s.Submitted, s.Done, s.Failed, s.Cancelled, s.Tokens}, []int64{5, 1, 1, 1, 14})
+	b.same("of the class", m.Classes[queue.ClassChat].Waiting, 1)
 	if m.Oldest < time.Second {
 		b.Errorf("oldest = %s, want at least 1 s", m.Oldest)
 	}

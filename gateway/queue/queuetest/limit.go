@@ -13,6 +13,10 @@ func limitCases() []testCase {
 		{name: "limit on jobs per key", limits: func(l *Limits) { l.JobsPerKey = 2 }, run: limitJobsPerKey},
 		{name: "limit on tokens", limits: func(l *Limits) { l.Tokens = 25 }, run: limitTokens},
 		{name: "limit on tokens per key", limits: func(l *Limits) { l.TokensPerKey = 25 }, run: limitTokensPerKey},
+		{name: "limit on bytes", limits: func(l *Limits) { l.Bytes = 30 }, run: limitBytes},
+		{name: "limit on bytes per key", limits: func(l *Limits) { l.BytesPerKey = 30 }, run: limitBytesPerKey},
+		{name: "a payload that never fits", limits: func(l *Limits) { l.Payload = 5 }, run: tooLarge},
+		{name: "a deadline that can't be kept", run: tooLate},
 		{name: "a job over the token limit is taken alone", limits: func(l *Limits) { l.Tokens = 5 }, run: aloneOverLimit},
 		{name: "limits don't bind while a node waits", limits: func(l *Limits) { l.Jobs = 1 }, run: freeNode},
 		{name: "retry-after comes from the drain rate", limits: func(l *Limits) { l.Jobs = 4 }, run: retryAfter},
@@ -71,6 +75,54 @@ func limitTokensPerKey(b *bench) {
 	b.submit("b", "1")
 	b.refused(job("c", "1"), queue.LimitTokensPerKey)
 	b.submit("c", "2")
+}
+
+func limitBytes(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "2")
+	full := b.refusal(job("c", "3"), queue.LimitBytes)
+	b.same("depth", full.Depth, 2*len("payload of a"))
+	b.claim()
+	b.submit("c", "3")
+}
+
+func limitBytesPerKey(b *bench) {
+	b.submit("a", "1")
+	b.submit("b", "1")
+	b.refused(job("c", "1"), queue.LimitBytesPerKey)
+	b.submit("d", "2")
+	b.cancel("a")
+	b.submit("c", "1")
+}
+
+func tooLarge(b *bench) {
+	_, err := b.q.Submit(b.Context(), job("a", "1"))
+	var large *queue.TooLargeError
+	if !errors.As(err, &large) || !errors.Is(err, queue.ErrTooLarge) || errors.Is(err, queue.ErrFull) {
+		b.Fatalf("Submit = %v, want a *TooLargeError", err)
+	}
+	b.same("sizes", []int{large.Size, large.Max}, []int{len("payload of a"), 5})
+	b.none("m")
+}
+
+// tooLate has a line that one job leaves every 5 s.
+func tooLate(b *bench) {
+	for _, id := range ids("a", 6) {
+		b.submit(id, "k")
+	}
+	for range 3 {
+		b.h.Advance(5 * time.Second)
+		b.settle(b.claim(), queue.StateDone, "")
+	}
+	late := job("late", "k")
+	late.Deadline = time.Now().Add(12 * time.Second)
+	full := b.refusal(late, queue.LimitDeadline)
+	if full.Wait < 18*time.Second || full.Wait > 22*time.Second || full.Within > 12*time.Second || full.Within < 11*time.Second {
+		b.Errorf("wait %s, within %s; want 20 s and 12 s", full.Wait, full.Within)
+	}
+	early := job("early", "k")
+	early.Deadline = time.Now().Add(30 * time.Second)
+	b.submitJob(early)
 }
 
 func aloneOverLimit(b *bench) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,17 +17,16 @@ import (
 
 // Limits are what the suite asks a queue to hold to.
 type Limits struct {
-	Jobs, JobsPerKey, Tokens, TokensPerKey int
-	Wait, Lease, Stall                     time.Duration
-	Attempts                               int
+	queue.Config
 }
 
 // Wide are limits that no case reaches unless it means to.
 func Wide() Limits {
-	return Limits{
-		Jobs: 1000, JobsPerKey: 1000, Tokens: 1 << 30, TokensPerKey: 1 << 30,
-		Wait: time.Minute, Lease: 6 * time.Second, Stall: time.Minute, Attempts: 2,
-	}
+	c := queue.DefaultConfig()
+	c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey = 1000, 1000, 1<<30, 1<<30
+	c.Wait, c.Lease, c.Stall, c.Attempts = time.Minute, 6*time.Second, time.Minute, 2
+	c.Age, c.AffinityAge, c.AffinitySlack = 30*time.Second, 2*time.Second, 1000
+	return Limits{c}
 }
 
 // Harness is how the suite gets at an implementation.
@@ -37,7 +37,7 @@ type Harness struct {
 	Open func(t *testing.T, l Limits) queue.Queue
 	// Advance lets d go by.
 	Advance func(d time.Duration)
-	// Settle waits until every call that was made has either returned or blocked.
+	// Settle waits until what was done to the queue has reached those who watch it.
 	Settle func()
 }
 
@@ -63,9 +63,7 @@ type testCase struct {
 }
 
 func cases() []testCase {
-	all := append(orderCases(), limitCases()...)
-	all = append(all, leaseCases()...)
-	return append(all, endCases()...)
+	return slices.Concat(orderCases(), fairCases(), preferCases(), limitCases(), leaseCases(), endCases(), repeatCases(), logCases())
 }
 
 // bench is a queue on the test bench.
@@ -100,27 +98,53 @@ func (b *bench) claim(models ...string) queue.Lease {
 	if len(models) == 0 {
 		models = []string{"m"}
 	}
+	return b.claimWith(queue.Offer{Node: "node", Models: models})
+}
+
+func (b *bench) claimWith(offer queue.Offer) queue.Lease {
+	b.Helper()
 	ctx, stop := context.WithTimeout(b.Context(), time.Second)
 	defer stop()
-	lease, err := b.q.Claim(ctx, queue.Offer{Node: "node", Models: models})
+	lease, err := b.q.Claim(ctx, offer)
 	if err != nil {
-		b.Fatalf("Claim(%v): %v", models, err)
+		b.Fatalf("Claim(%v): %v", offer.Models, err)
 	}
 	return lease
 }
 
 // claimLater blocks in a claim and returns what it gets.
 func (b *bench) claimLater(models ...string) <-chan queue.Lease {
+	return b.offerLater(queue.Offer{Node: "node", Models: models})
+}
+
+func (b *bench) offerLater(offer queue.Offer) <-chan queue.Lease {
+	waiting := b.stats().Claims
 	got := make(chan queue.Lease, 1)
 	go func() {
-		lease, err := b.q.Claim(b.Context(), queue.Offer{Node: "node", Models: models})
+		lease, err := b.q.Claim(b.Context(), offer)
 		if err != nil {
-			b.Errorf("Claim(%v): %v", models, err)
+			b.Errorf("Claim(%v): %v", offer.Models, err)
 		}
 		got <- lease
 	}()
-	b.h.Settle()
+	b.untilClaims(waiting+1, func() bool { return len(got) > 0 })
 	return got
+}
+
+// untilClaims waits until so many claims wait for a job, or there is no need to.
+func (b *bench) untilClaims(n int, enough func() bool) {
+	for b.stats().Claims < n && !enough() {
+		<-time.NewTimer(time.Millisecond).C
+	}
+}
+
+func (b *bench) stats() queue.Stats {
+	b.Helper()
+	s, err := b.q.Stats(b.Context())
+	if err != nil {
+		b.Fatalf("Stats: %v", err)
+	}
+	return s
 }
 
 // order claims n jobs and returns their ids.
