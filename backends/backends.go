@@ -140,6 +140,8 @@ type DecodeStats struct {
 	PromptMS       float64          `json:"prompt_ms"`                 // time to the first row
 	DecodeMS       float64          `json:"decode_ms"`                 // from the first row to the end
 	Worker         int              `json:"worker"`                    //
+	Replica        string           `json:"replica,omitempty"`         // that made the answer, where the model has several
+	Tries          int              `json:"tries,omitempty"`           // replicas that had the request, if it was not the first that answered
 }
 
 // Thought is what all bytes of an answer make together, as if they were one block. Those of a second choice are not in it.
@@ -167,7 +169,19 @@ type Info struct {
 	Vocabulary   int
 	Chat         bool
 	SizeBytes    int64
-	Raw          bool // passes requests on as they are: see [Request].Raw
-	PassParams   bool // with Raw: takes the qr_ keys of a request too
-	Resumes      bool // takes up an answer that another run began
+	Raw          bool          // passes requests on as they are: see [Request].Raw
+	PassParams   bool          // with Raw: takes the qr_ keys of a request too
+	Resumes      bool          // takes up an answer that another run began
+	Replicas     []ReplicaInfo // of a model that has several
+}
+
+// ReplicaInfo describes one of several backends of a model.
+type ReplicaInfo struct {
+	Name     string
+	Backend  string
+	Ready    bool   // takes requests now
+	State    string // as in [Info], or refused (serves something else than the others), paused (it failed) or trying
+	Reason   string
+	InFlight int
+	Workers  int
 }

@@ -9,6 +9,7 @@ import (
 type Card struct {
 	Name    string   // empty: the id
 	Prompts []string // suggested for the beginning of a chat
+	Aliases []string // other ids that clients may name the model by
 }
 
 // webInfo describes a model in Open WebUI's terms. It shows what stands here until somebody edits the model there.

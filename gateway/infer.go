@@ -138,8 +138,21 @@ func (s *Server) read(c *gin.Context, f format, body *api.Body, a *answer) (back
 	return b, nil
 }
 
-// model finds a model by its id or by the alias of one.
+// canonical turns an alias of a model into its id, and leaves all else as it is. What the alias for tasks of an alias stands for is the
+// alias for tasks of the model.
+func (s *Server) canonical(named string) string {
+	if id, ok := s.aliases[named]; ok {
+		return id
+	}
+	if base, task := api.BaseModel(named); task && s.aliases[base] != "" {
+		return api.TaskModel(s.aliases[base])
+	}
+	return named
+}
+
+// model finds a model by its id or by an alias.
 func (s *Server) model(named string) (id string, b backends.Backend, defaults sampler.Params, ok bool) {
+	named = s.canonical(named)
 	if b, defaults, ok = s.deps.Models.Backend(named); ok {
 		return named, b, defaults, true
 	}

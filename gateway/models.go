@@ -45,6 +45,20 @@ type modelState struct {
 	Vocabulary   int    `json:"vocabulary,omitempty"`
 	Chat         bool   `json:"chat"`
 	SizeBytes    int64  `json:"size_bytes,omitempty"`
+
+	Aliases  []string       `json:"aliases,omitempty"`  // other ids that a request may name the model by
+	Replicas []replicaState `json:"replicas,omitempty"` // of a model that has several
+}
+
+// replicaState is one of several backends of a model.
+type replicaState struct {
+	Name     string `json:"name"`
+	Backend  string `json:"backend"`
+	Ready    bool   `json:"ready"`
+	State    string `json:"state"`
+	Reason   string `json:"reason,omitempty"`
+	InFlight int    `json:"in_flight"`
+	Workers  int    `json:"workers"`
 }
 
 func (s *Server) entry(i backends.Info) model {
@@ -55,7 +69,11 @@ func (s *Server) entry(i backends.Info) model {
 			Ready: i.Ready, State: i.State, Reason: i.Reason, Context: i.Context, Workers: i.Workers, Busy: i.Busy,
 			Description: i.Description, Backend: i.Backend, Architecture: i.Architecture, Memory: i.Memory,
 			Vocabulary: i.Vocabulary, Chat: i.Chat, SizeBytes: i.SizeBytes,
+			Aliases: card.Aliases,
 		},
+	}
+	for _, r := range i.Replicas {
+		m.QR.Replicas = append(m.QR.Replicas, replicaState(r))
 	}
 	if s.cfg.ModelInfo {
 		m.Info = describeForWeb(i, card)
@@ -76,7 +94,7 @@ func (s *Server) listModels(c *gin.Context) {
 }
 
 func (s *Server) getModel(c *gin.Context) {
-	named := strings.TrimPrefix(c.Param("id"), "/")
+	named := s.canonical(strings.TrimPrefix(c.Param("id"), "/"))
 	id, alias := api.BaseModel(named)
 	infos := s.deps.Models.List()
 	find := func(id string) int {

@@ -75,6 +75,7 @@ type Server struct {
 	deps     Deps
 	started  time.Time
 	handler  http.Handler
+	aliases  map[string]string // ids of models by their other names
 	draining atomic.Bool
 
 	// mu guards closed, and Add on handlers against the Wait that follows closed.
@@ -91,7 +92,12 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Models == nil || deps.Dispatcher == nil {
 		return nil, errors.New("check server: models and dispatcher are needed")
 	}
-	s := &Server{cfg: cfg, deps: withDefaults(deps)}
+	s := &Server{cfg: cfg, deps: withDefaults(deps), aliases: map[string]string{}}
+	for id, card := range s.deps.Cards {
+		for _, alias := range card.Aliases {
+			s.aliases[alias] = id
+		}
+	}
 	s.started = s.deps.Now()
 	s.handler = cleanPath(s.routes())
 	return s, nil

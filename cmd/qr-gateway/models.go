@@ -16,16 +16,15 @@ import (
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
+	"qr-gateway/gateway/route"
 	"qr-gateway/sampler"
 )
 
-// runner is a backend that needs somebody to keep it running.
-type runner interface{ Run(context.Context) error }
-
-// served is one model of the configuration and its backend.
+// served is one model of the configuration and the backends that serve it, as one.
 type served struct {
-	cfg     config.Model
-	backend backends.Backend
+	cfg      config.Model
+	backend  *route.Group
+	replicas []route.Replica
 }
 
 // models are all of them; it never changes once made.
@@ -35,13 +34,59 @@ type models []served
 func newModels(cfg config.Config, d backendDeps) (models, error) {
 	var all models
 	for _, m := range cfg.Models {
-		b, err := newBackend(m, cfg, d)
+		s, err := newServed(m, cfg, d)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, served{m, b})
+		all = append(all, s)
 	}
 	return all, nil
+}
+
+// newServed makes the backends of one model and what picks among them.
+func newServed(m config.Model, cfg config.Config, d backendDeps) (served, error) {
+	out := served{cfg: m}
+	for _, member := range m.Backends() {
+		own := d
+		if len(m.Replicas) > 0 {
+			own.log = d.log.With("replica", member.Name)
+		}
+		b, err := newBackend(member.Model, cfg, own)
+		if err != nil {
+			return served{}, err
+		}
+		out.replicas = append(out.replicas, route.Replica{Name: member.Name, Backend: b, Weight: member.Weight, Workers: member.Model.Workers})
+	}
+	var err error
+	out.backend, err = route.New(routeConfig(m, cfg), out.replicas, route.Deps{Log: d.log})
+	return out, err
+}
+
+func routeConfig(m config.Model, cfg config.Config) route.Config {
+	r, c := m.Route, route.DefaultConfig(m.ID)
+	c.Tries, c.Sticky, c.StickyLoad, c.Breaker, c.Wait = r.Tries, r.Sticky, r.StickyLoad, route.Breaker(r.Breaker), cfg.Engine.WaitReady
+	return c
+}
+
+// workers is how many requests the model runs at once.
+func (s served) workers() int {
+	n := 0
+	for _, r := range s.replicas {
+		n += r.Workers
+	}
+	return n
+}
+
+// restarts sums up those of the replicas.
+type restarts []observe.Restarter
+
+// Restarts implements observe.Restarter.
+func (all restarts) Restarts() uint64 {
+	n := uint64(0)
+	for _, r := range all {
+		n += r.Restarts()
+	}
+	return n
 }
 
 // backendDeps is what backends work with.
@@ -124,7 +169,7 @@ func (m models) List() []backends.Info {
 func (m models) nodeModels() []node.Model {
 	hosted := make([]node.Model, len(m))
 	for i, s := range m {
-		hosted[i] = node.Model{ID: s.cfg.ID, Backend: s.backend, Workers: s.cfg.Workers}
+		hosted[i] = node.Model{ID: s.cfg.ID, Backend: s.backend, Workers: s.workers()}
 	}
 	return hosted
 }
@@ -133,9 +178,24 @@ func (m models) nodeModels() []node.Model {
 func (m models) restarters() map[string]observe.Restarter {
 	found := map[string]observe.Restarter{}
 	for _, s := range m {
-		if r, ok := s.backend.(observe.Restarter); ok {
-			found[s.cfg.ID] = r
+		var all restarts
+		for _, replica := range s.replicas {
+			if r, ok := replica.Backend.(observe.Restarter); ok {
+				all = append(all, r)
+			}
 		}
+		if len(all) > 0 {
+			found[s.cfg.ID] = all
+		}
+	}
+	return found
+}
+
+// routes are what picks among the backends of each model.
+func (m models) routes() map[string]observe.Route {
+	found := map[string]observe.Route{}
+	for _, s := range m {
+		found[s.cfg.ID] = s.backend
 	}
 	return found
 }
@@ -144,9 +204,7 @@ func (m models) restarters() map[string]observe.Restarter {
 func (m models) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range m {
-		if r, ok := s.backend.(runner); ok {
-			g.Go(func() error { return r.Run(ctx) })
-		}
+		g.Go(func() error { return s.backend.Run(ctx) })
 	}
 	g.Go(func() error { <-ctx.Done(); return nil }) // a stack without engines runs as long as the others
 	return g.Wait()
@@ -155,10 +213,8 @@ func (m models) run(ctx context.Context) error {
 // waitReady returns when every model can take a request.
 func (m models) waitReady(ctx context.Context) error {
 	for _, s := range m {
-		if r, ok := s.backend.(node.Readiness); ok {
-			if err := r.WaitReady(ctx); err != nil {
-				return err
-			}
+		if err := s.backend.WaitReady(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func compose(ctx context.Context, cfg config.Config, lent *sources.Sources, stdo
 	if err != nil {
 		return nil, err
 	}
-	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters(), Entropy: lent})
+	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters(), Entropy: lent, Routes: all.routes()})
 	hub, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q, Waits: metrics})
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func edgeConfig(cfg config.Config) gateway.Config {
 func cards(models []config.Model) map[string]gateway.Card {
 	out := make(map[string]gateway.Card, len(models))
 	for _, m := range models {
-		out[m.ID] = gateway.Card{Name: m.Name, Prompts: m.Prompts}
+		out[m.ID] = gateway.Card{Name: m.Name, Prompts: m.Prompts, Aliases: m.Aliases}
 	}
 	return out
 }

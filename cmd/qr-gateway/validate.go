@@ -21,7 +21,7 @@ func newValidate() *cobra.Command {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 		}
 		for _, m := range cfg.Models {
-			fmt.Fprintf(out, "model %s: %s %s\n", m.ID, m.Backend, m.Path)
+			fmt.Fprintf(out, "model %s: %s\n", strings.Join(append([]string{m.ID}, m.Aliases...), ", "), summary(m))
 		}
 		if effective {
 			if err := showEffective(out, cfg); err != nil {
@@ -33,6 +33,19 @@ func newValidate() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&effective, "show", false, "print what is in effect, and where each value comes from")
 	return cmd
+}
+
+// summary says what serves a model.
+func summary(m config.Model) string {
+	var all []string
+	for _, b := range m.Backends() {
+		text := b.Model.Backend + " " + b.Model.Path
+		if len(m.Replicas) > 0 {
+			text = fmt.Sprintf("%s (%s, workers %d, weight %g)", b.Name, strings.TrimSpace(text), b.Model.Workers, b.Weight)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 // showEffective prints the sources, the presets, the process's own fields and every model's parameters, each with its origin.

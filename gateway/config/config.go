@@ -133,8 +133,12 @@ type Model struct {
 	Description    string         `mapstructure:"description"`     // shown in the model list
 	Prompts        []string       `mapstructure:"prompts"`         // suggested for the beginning of a chat, in Open WebUI
 	Defaults       map[string]any `mapstructure:"defaults"`        // parameters of requests, by their qr_ keys
+	Aliases        []string       `mapstructure:"aliases"`         // other ids that clients may name it by
+	Replicas       []Replica      `mapstructure:"replicas"`        // backends that serve it; none: the model's own keys describe the only one
+	Route          Route          `mapstructure:"route"`           // how one of them is picked
 
 	// Load fills in what follows.
+	Members []Member          `mapstructure:"-"` // the replicas, each as a model of its own
 	Params  sampler.Params    `mapstructure:"-"` // what a request starts from
 	Origins map[string]string `mapstructure:"-"` // of the fields of Params that were set, in words, by key
 }
@@ -162,6 +166,6 @@ func Default() Config {
 func DefaultModel(id string) Model {
 	return Model{
 		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16", Prompts: []string{},
-		Params: sampler.Defaults(),
+		Aliases: []string{}, Route: defaultRoute(), Params: sampler.Defaults(),
 	}
 }

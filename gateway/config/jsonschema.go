@@ -56,6 +56,8 @@ func property(t reflect.Type, value reflect.Value) map[string]any {
 		return map[string]any{"type": "string", "pattern": `^\s*[0-9.eE+]+\s*(B|KB|MB|GB|KiB|MiB|GiB)\s*$`, "default": value.Interface().(ByteSize).String()}
 	case t == reflect.TypeFor[Model]():
 		return entry(t, reflect.ValueOf(DefaultModel("")), "id")
+	case t == reflect.TypeFor[Replica]():
+		return replicaEntry()
 	case t == reflect.TypeFor[EntropySource]():
 		return entry(t, reflect.ValueOf(EntropySource{}), "name", "type")
 	}
@@ -68,6 +70,8 @@ func property(t reflect.Type, value reflect.Value) map[string]any {
 		return map[string]any{"type": "boolean", "default": value.Interface()}
 	case kind == reflect.Int:
 		return map[string]any{"type": "integer", "default": value.Interface()}
+	case kind == reflect.Float64:
+		return map[string]any{"type": "number", "default": value.Interface()}
 	case kind == reflect.Map:
 		return map[string]any{"type": "object"}
 	}
@@ -79,6 +83,18 @@ func entry(t reflect.Type, defaults reflect.Value, required ...string) map[strin
 	out := object(t, defaults)
 	out["type"], out["required"] = "object", required
 	return out
+}
+
+// replicaEntry is a replica: its own keys, and those of a model that describe an engine or a server, which have no defaults here.
+func replicaEntry() map[string]any {
+	properties := map[string]any{}
+	for key, t := range replicaKeys() {
+		of := property(t, reflect.Zero(t))
+		delete(of, "default")
+		properties[key] = orNull(of)
+	}
+	properties["weight"].(map[string]any)["default"] = 1.0
+	return map[string]any{"type": "object", "required": []string{"name"}, "properties": properties, "additionalProperties": false}
 }
 
 // orNull lets a key have no value.

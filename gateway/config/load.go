@@ -101,7 +101,7 @@ func blame(err error, flags *pflag.FlagSet, env map[string]string) error {
 
 // fill works out what follows from the file and the environment.
 func (c *Config) fill(env map[string]string) []error {
-	errs := []error{c.fillProcess(env), c.loadPresets()}
+	errs := append(c.fillMembers(), c.fillProcess(env), c.loadPresets())
 	if errors.Join(errs...) == nil { // else the parameters and sources would be blamed for what is wrong there
 		errs = append(errs, c.fillParams(env), c.fillEntropy(env))
 	}
@@ -156,7 +156,9 @@ func readFile(path string) (map[string]any, error) {
 		presets["dir"] = anchor(path, presets["dir"])
 	}
 	for _, m := range entries(settings["models"]) {
-		m["path"] = anchor(path, m["path"])
+		for _, member := range append(entries(m["replicas"]), m) {
+			member["path"] = anchor(path, member["path"])
+		}
 	}
 	if entropy, ok := settings["entropy"].(map[string]any); ok {
 		for _, s := range entries(entropy["sources"]) {

@@ -79,21 +79,16 @@ func unknownKeys(path string, value any, t reflect.Type) []error {
 
 // entryForm shows how an entry of a list begins.
 func entryForm(t reflect.Type) string {
-	if t == reflect.TypeFor[EntropySource]() {
-		return "a name: `- name: NAME`"
+	if t == reflect.TypeFor[Model]() {
+		return "an id: `- id: NAME`"
 	}
-	return "an id: `- id: NAME`"
+	return "a name: `- name: NAME`"
 }
 
 func unknownIn(path string, m map[string]any, t reflect.Type) []error {
-	known := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		if t.Field(i).Tag.Get("mapstructure") == ",remain" {
-			return nil // takes any key
-		}
-		if tag := t.Field(i).Tag.Get("mapstructure"); tag != "-" {
-			known[tag] = t.Field(i).Type
-		}
+	known := keysOf(t)
+	if known == nil {
+		return nil // takes any key
 	}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -105,6 +100,24 @@ func unknownIn(path string, m map[string]any, t reflect.Type) []error {
 		errs = append(errs, &FieldError{Path: at, Message: "unknown key" + suggest(key, slices.Collect(maps.Keys(known)))})
 	}
 	return errs
+}
+
+// keysOf are the keys that a struct takes, with their types; nil if it takes any.
+func keysOf(t reflect.Type) map[string]reflect.Type {
+	if t == reflect.TypeFor[Replica]() {
+		return replicaKeys()
+	}
+	known := map[string]reflect.Type{}
+	for f := range fieldsOf(t) {
+		switch tag := f.Tag.Get("mapstructure"); tag {
+		case ",remain":
+			return nil
+		case "-":
+		default:
+			known[tag] = f.Type
+		}
+	}
+	return known
 }
 
 // suggest names the known word nearest to one that isn't, if one is near.
@@ -129,9 +142,17 @@ func hook(from, to reflect.Type, data any) (any, error) {
 			return parseByteSize(text)
 		}
 		return nil, fmt.Errorf("is %v; it takes a size with its unit, e.g. 10MiB", data)
-	case to == reflect.TypeFor[Model]():
-		if m, ok := data.(map[string]any); ok {
+	}
+	if m, ok := data.(map[string]any); ok {
+		switch to {
+		case reflect.TypeFor[Model]():
 			return withDefaults(m), nil
+		case reflect.TypeFor[Replica]():
+			return replicaDefaults(m), nil
+		case reflect.TypeFor[Route]():
+			return overDefaults(defaultRoute(), m), nil
+		case reflect.TypeFor[Breaker]():
+			return overDefaults(defaultRoute().Breaker, m), nil
 		}
 	}
 	return data, sameKind(from, to, data)
@@ -144,6 +165,10 @@ func sameKind(from, to reflect.Type, data any) error {
 	case from.Kind() == to.Kind():
 	case to.Kind() == reflect.Int:
 		takes = "a whole number"
+	case to.Kind() == reflect.Float64:
+		if from.Kind() != reflect.Int {
+			takes = "a number"
+		}
 	case to.Kind() == reflect.String:
 		takes = "text; put it in quotes"
 	case to.Kind() == reflect.Bool:

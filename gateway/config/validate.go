@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"qr-gateway/sampler"
 )
@@ -137,7 +136,7 @@ func checkModels(models []Model, backends []string) []error {
 	for i, m := range models {
 		c := &checks{path: fmt.Sprintf("models[%d].", i)}
 		m.check(c)
-		c.oneOf("backend", m.Backend, backends...)
+		c.errs = append(c.errs, m.checkReplicas(c.path, backends)...)
 		if j, taken := first[m.ID]; taken && m.ID != "" {
 			c.fail("id", "is %q, which models[%d] has already; ids must differ", m.ID, j)
 		} else {
@@ -145,16 +144,24 @@ func checkModels(models []Model, backends []string) []error {
 		}
 		errs = append(errs, c.errs...)
 	}
-	return errs
+	return append(errs, checkAliases(models)...)
 }
 
 func (m Model) check(c *checks) {
 	switch {
 	case m.ID == "":
 		c.fail("id", "is missing; clients name the model by it")
-	case len(m.ID) > 128 || strings.ContainsFunc(m.ID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+	case !validID(m.ID):
 		c.fail("id", "is %q; it takes at most 128 printable characters without spaces", m.ID)
 	}
+	m.Route.check(c)
+	if err := m.Params.Validate(); err != nil {
+		c.fail("defaults", "%s%s", err, m.origin(err))
+	}
+}
+
+// checkEngine checks what describes an engine or a server.
+func (m Model) checkEngine(c *checks) {
 	if m.Backend == BackendLlama && m.Path == "" {
 		c.fail("path", "is missing; it is the model's GGUF file (or start with --model %s=PATH)", m.ID)
 	}
@@ -170,9 +177,6 @@ func (m Model) check(c *checks) {
 	c.between("gpu_layers", m.GPULayers, -1, 10_000)
 	c.oneOf("kv_type", m.KVType, "f16", "f32")
 	c.between("poll", m.Poll, 0, 100)
-	if err := m.Params.Validate(); err != nil {
-		c.fail("defaults", "%s%s", err, m.origin(err))
-	}
 }
 
 // origin says where the parameter that an error is about comes from, if that isn't the model's own lines.

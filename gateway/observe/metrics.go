@@ -70,6 +70,9 @@ func NewMetrics(s Sources) *Metrics {
 	if s.Entropy != nil {
 		m.registry.MustRegister(newSources(s.Entropy))
 	}
+	if len(s.Routes) > 0 {
+		m.registry.MustRegister(newRoutes(s.Routes))
+	}
 	return m
 }
 

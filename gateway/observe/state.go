@@ -27,6 +27,7 @@ type Sources struct {
 	Models  Models
 	Engines map[string]Restarter // by model id; not changed afterwards
 	Entropy Entropy
+	Routes  map[string]Route // by model id; not changed afterwards
 }
 
 // scrapeTime bounds how long a scrape waits for the queue.
