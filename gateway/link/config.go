@@ -1,0 +1,135 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"qr-gateway/entropy/grpc/address"
+	"qr-gateway/entropy/grpc/certs"
+	"qr-gateway/entropy/regular"
+)
+
+// Config is where and how a gateway takes links.
+type Config struct {
+	Gateway string `mapstructure:"-"`      // name, for the workers' logs
+	Version string `mapstructure:"-"`      // of the program
+	Listen  string `mapstructure:"listen"` // host:port, or unix:///path
+
+	Secret     string `mapstructure:"-"`           // that workers must show; or it is in a file
+	SecretFile string `mapstructure:"secret_file"` //
+	Insecure   bool   `mapstructure:"insecure"`    // listen beyond this machine without TLS
+
+	TLSCert     string `mapstructure:"tls_cert"`      // PEM file; empty: no TLS
+	TLSKey      string `mapstructure:"tls_key"`       // PEM file of its key
+	TLSClientCA string `mapstructure:"tls_client_ca"` // PEM file: workers must show a certificate signed by one of these
+
+	MaxMessage  int           `mapstructure:"max_message"`  // bytes of one frame or request
+	Silence     time.Duration `mapstructure:"silence"`      // after which a worker that says nothing counts as gone
+	Handshake   time.Duration `mapstructure:"handshake"`    // for a worker to say who it is
+	Wait        time.Duration `mapstructure:"prepare_wait"` // of a request, for a worker that hosts its model
+	PrepareTry  time.Duration `mapstructure:"prepare_try"`  // for one worker to prepare a request, while there is another
+	MaxPrepares int           `mapstructure:"max_prepares"` // requests that one worker prepares at once
+}
+
+// DefaultConfig lacks Listen and the secret.
+func DefaultConfig() Config {
+	return Config{
+		Gateway: "gateway", MaxMessage: 16 << 20, Silence: 3 * time.Second, Handshake: 5 * time.Second,
+		Wait: 5 * time.Second, PrepareTry: 10 * time.Second, MaxPrepares: 64,
+	}
+}
+
+// Limits of both configurations.
+const (
+	maxMessage   = 256 << 20
+	minSecret    = 16 // bytes: shorter ones can be guessed
+	maxSecret    = 4096
+	minSilence   = 100 * time.Millisecond
+	maxNameBytes = 128
+)
+
+// findings collects what is wrong.
+type findings []error
+
+func (f *findings) check(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// Validate says what is wrong. It reads no files.
+func (c *Config) Validate() error {
+	var f findings
+	a, err := address.Parse(c.Listen)
+	if err != nil {
+		f = append(f, fmt.Errorf("listen: %w", err))
+	}
+	f.check(goodName(c.Gateway), "name of the gateway is %q; it takes 1 to %d visible characters", c.Gateway, maxNameBytes)
+	f.check(err != nil || a.Local() || c.TLSCert != "" || c.Insecure,
+		"listen %s reaches beyond this machine, and prompts and answers would cross the network in the clear: set tls_cert and tls_key, or insecure", c.Listen)
+	f.check(err != nil || a.Network == "unix" || c.hasSecret() || c.TLSClientCA != "",
+		"listen %s: anybody who can connect could take part as a worker: set a secret or tls_client_ca", c.Listen)
+	f.check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key belong together: one of them is not given")
+	f.check(c.TLSClientCA == "" || c.TLSCert != "", "tls_client_ca needs tls_cert and tls_key")
+	f.secret(c.Secret, c.SecretFile)
+	f.size(c.MaxMessage)
+	f.check(c.Silence >= minSilence, "silence is %v; it takes %v or more", c.Silence, minSilence)
+	f.check(c.Handshake > 0 && c.PrepareTry > 0, "handshake is %v, prepare_try %v; they take more than 0", c.Handshake, c.PrepareTry)
+	f.check(c.Wait >= 0, "prepare_wait is %v; it takes 0 or more", c.Wait)
+	f.check(c.MaxPrepares >= 1, "max_prepares is %d; it takes 1 or more", c.MaxPrepares)
+	return errors.Join(f...)
+}
+
+func (c *Config) hasSecret() bool { return c.Secret != "" || c.SecretFile != "" }
+
+func (c *Config) files() certs.Files {
+	return certs.Files{CA: c.TLSClientCA, Cert: c.TLSCert, Key: c.TLSKey}
+}
+
+func (f *findings) secret(text, file string) {
+	f.check(text == "" || file == "", "secret and secret_file are both given")
+	if text != "" {
+		if err := checkSecret(text); err != nil {
+			*f = append(*f, err)
+		}
+	}
+}
+
+func (f *findings) size(n int) {
+	f.check(n >= partSize && n <= maxMessage, "max_message is %d; it takes %d to %d bytes", n, partSize, maxMessage)
+}
+
+// goodName reports a name that can stand in logs and tables.
+func goodName(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+// checkSecret says why text can't be a secret, without telling it.
+func checkSecret(text string) error {
+	bad := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+	switch {
+	case len(text) < minSecret || len(text) > maxSecret:
+		return fmt.Errorf("the secret has %d bytes; it takes %d to %d: make one with openssl rand -hex 32", len(text), minSecret, maxSecret)
+	case bad:
+		return errors.New("the secret has a space or a character outside of ASCII in it: make one with openssl rand -hex 32")
+	}
+	return nil
+}
+
+// readSecret returns the secret, which may be empty.
+func readSecret(text, file string) (string, error) {
+	if file == "" {
+		return text, nil
+	}
+	data, err := regular.Read(file, maxSecret+2)
+	if err != nil {
+		return "", fmt.Errorf("read secret_file: %w", err)
+	}
+	text = strings.TrimSpace(string(data))
+	if err := checkSecret(text); err != nil {
+		return "", fmt.Errorf("secret_file %s: %w", file, err)
+	}
+	return text, nil
+}
