@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
-from gateway import ROOT, Gateway
+from gateway import PROGRAM, ROOT, Gateway
 from pages import Chat, Functions
 from processes import Process, free_port
 from standins import StandIn
@@ -18,8 +19,18 @@ ARTIFACTS = Path(os.environ.get("QR_E2E_ARTIFACTS", ROOT / "artifacts" / "openwe
 IMAGES = ROOT / "docs" / "images" / "open-webui"
 FILTER_FILE = ROOT / "filters" / "openwebui" / "qr_gateway_filter.json"
 USER = {"email": "user@example.org", "password": "battery horse correct", "name": "Ben"}
+# What the page shows of smollm2.
+CARD = {
+    "name": "SmolLM2 135M",
+    "description": "A small model for trying things out",
+    "prompts": ["Begin a story about a lighthouse."],
+}
 # Answers need not be long to be seen; a model with a card of its own may say otherwise.
 SHORT = json.dumps({"max_tokens": 40})
+
+
+# A machine that is busy with other things is no failure.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +45,7 @@ class EntropyServer:
 
     def __init__(self, folder):
         self.address = f"127.0.0.1:{free_port()}"
-        command = [ROOT / "bin" / "qr-gateway", "entropy", "serve", "--source", "system", "--listen", self.address]
+        command = [PROGRAM, "entropy", "serve", "--source", "system", "--listen", self.address]
         self.process = Process("entropy server", command, folder / "entropy.log")
 
     def start(self):
@@ -59,7 +70,7 @@ def gateway(artifacts, entropy_server):
     lab = {"type": "grpc", "address": entropy_server.address, "recover_min": "100ms", "recover_max": "200ms"}
     config = {
         "models": [
-            {"id": "smollm2", "path": os.environ["QR_E2E_MODEL"], "workers": 2, "context": 4096},
+            {"id": "smollm2", "path": os.environ["QR_E2E_MODEL"], "workers": 2, "context": 4096, **CARD},
             {"id": "words", "backend": "fake"},
         ],
         "entropy": {
@@ -96,8 +107,11 @@ def webui(artifacts, gateway, second, standin):
     connections = [
         connection(gateway.url + "/v1"),
         connection(second.url + "/v1", prefix_id="second"),
+        # Its list of models is a web page.
+        connection(standin.url + "/list"),
         # Open WebUI does not ask these for their models, as they are listed by hand.
         connection(standin.url + "/html", model_ids=["html"]),
+        connection(standin.url + "/html200", model_ids=["html200"]),
         connection(standin.url + "/slow", model_ids=["slow"]),
         connection(f"http://127.0.0.1:{free_port()}/v1", model_ids=["down"]),
     ]
@@ -118,10 +132,30 @@ def admin(webui):
 
 
 @pytest.fixture(scope="session")
-def user(webui, admin):
-    """A user without rights, who may use smollm2."""
+def install(webui):
+    """Runs `qr-gateway filter install` and returns what it said."""
+
+    def install(*flags):
+        command = [PROGRAM, "filter", "install", "--url", webui.url, "--email", ADMIN["email"], *flags]
+        env = {**os.environ, "OPENWEBUI_PASSWORD": ADMIN["password"]}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return install
+
+
+@pytest.fixture(scope="session")
+def cards(admin, install):
+    """Cards of all models, which everybody may read, with the slider for looking ahead."""
+    install("--models", "--public", "--controls")
+    return admin.models()
+
+
+@pytest.fixture(scope="session")
+def user(webui, admin, cards):
+    """A user without rights."""
     admin.add_user(USER)
-    admin.add_card("smollm2")
     api = webui.sign_in(USER)
     api.quiet()
     return api
@@ -159,7 +193,7 @@ def new_context(browser, webui):
 
     def new_context(api=None):
         context = browser.new_context(viewport={"width": 1280, "height": 800}, storage_state=storage(webui, api))
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(20_000)
         # Nothing beyond this machine is asked for.
         context.route(lambda url: url.startswith("http") and "//127.0.0.1" not in url, lambda route: route.abort())
         contexts.append(context)
@@ -219,9 +253,15 @@ def chat(page, webui):
 def screenshot(artifacts):
     """Keeps a picture of the page; those that the guide shows are copied there when QR_E2E_UPDATE is set."""
 
-    def screenshot(page, name, guide=False, **options):
-        path = artifacts / f"{name}.png"
-        page.screenshot(path=path, animations="disabled", **options)
+    def screenshot(page, name, guide=False, left=0, height=None, of=None):
+        """Of the whole page, a part of it, or what can be seen of an element."""
+        path, size = artifacts / f"{name}.png", page.viewport_size
+        clip = {"x": left, "y": 0, "width": size["width"] - left, "height": height or size["height"]}
+        if of is not None:
+            box = of.bounding_box()
+            top = max(box["y"], 0)
+            clip = {**box, "y": top, "height": min(box["y"] + box["height"], size["height"]) - top}
+        page.screenshot(path=path, animations="disabled", clip=clip)
         if guide and os.environ.get("QR_E2E_UPDATE"):
             IMAGES.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, IMAGES / path.name)

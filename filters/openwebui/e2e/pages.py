@@ -1,5 +1,6 @@
 """What a person does on Open WebUI's pages, by the names that the pages show."""
 
+import json
 import re
 from contextlib import contextmanager
 
@@ -30,6 +31,33 @@ class SignIn:
         self.page.fill("#password", user["password"])
         self.page.click("button[type=submit]")
         self.page.wait_for_selector("#chat-input")
+
+
+class Connections:
+    """Admin Panel > Settings > Connections."""
+
+    def __init__(self, page, url):
+        self.page, self.url = page, url
+
+    def open(self):
+        self.page.goto(self.url + "/admin/settings/connections")
+        self.page.get_by_role("button", name="Add Connection").first.click()
+        self.dialog = self.page.get_by_role("dialog").last
+        self.dialog.get_by_role("button", name="Advanced").click()
+
+    def fill(self, url, headers, prefix):
+        self.dialog.get_by_placeholder("API Base URL").fill(url)
+        self.dialog.get_by_placeholder("API Key").fill("none")
+        self.dialog.get_by_label("Enter additional headers in JSON format").fill(json.dumps(headers))
+        self.dialog.get_by_placeholder("Prefix ID").fill(prefix)
+
+    def verify(self):
+        self.dialog.get_by_role("button", name="Verify Connection").click()
+
+    def save(self):
+        with self.page.expect_response(re.compile("openai/config/update")) as done:
+            self.dialog.get_by_role("button", name="Save").click()
+        assert done.value.ok
 
 
 class Functions:
@@ -129,6 +157,18 @@ class Chat:
             self.page.get_by_text("Upload Files").click()
         chooser.value.set_files(file)
 
+    @contextmanager
+    def model_controls(self):
+        """The menu beside the model's name."""
+        button = self.page.get_by_role("button", name="Model controls")
+        button.click()
+        yield
+        self.page.keyboard.press("Escape")
+
+    def hover_info(self):
+        """Shows what the answer took."""
+        self.page.locator("button[id^=info-]").last.hover()
+
     def ask(self, text):
         """Sends and waits for the whole answer."""
         self.send(text)
@@ -167,6 +207,9 @@ class Chat:
             return text.length > n ? text.length : 0;
         }"""
         return self.page.wait_for_function(script, arg=length, timeout=timeout).json_value()
+
+    def close_controls(self):
+        self.page.get_by_role("button", name="Close", exact=True).click()
 
     @contextmanager
     def own_valves(self, api):

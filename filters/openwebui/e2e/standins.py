@@ -17,7 +17,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/slow"):
             self._slow()
         else:
-            self._page(404)
+            self._page(200 if self.path.startswith("/html200") else 404)
 
     def _page(self, status):
         self.send_response(status)

@@ -13,11 +13,20 @@ def test_a_gateway_that_is_down(chat, page, filter):
     expect(chat.stop_button).to_have_count(0)
 
 
-def test_a_page_where_a_gateway_should_be(chat, page, filter, screenshot):
+def test_an_error_page_where_a_gateway_should_be(chat, page, filter, screenshot):
     chat.open("html")
     chat.send("Hello.")
-    chat.error.wait_for()
+    expect(chat.error).to_contain_text("Sign in to the proxy")
     screenshot(page, "html")
+    expect(chat.stop_button).to_have_count(0)
+
+
+def test_a_page_where_a_gateway_should_be(chat, page, filter):
+    """Open WebUI goes on waiting when a page comes with status 200; Stop ends that."""
+    chat.open("html200")
+    chat.send("Hello.")
+    expect(chat.stop_button).to_be_visible()
+    chat.stop_button.click()
     expect(chat.stop_button).to_have_count(0)
 
 

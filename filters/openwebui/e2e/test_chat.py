@@ -5,6 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
+from conftest import CARD
 from pages import Chat, failure
 from processes import wait_for
 
@@ -28,7 +29,12 @@ def test_what_happened_is_told(chat, page, gateway, filter, screenshot):
     expect(chat.status).to_contain_text("look-ahead")
     expect(chat.status).to_contain_text("0.4")
     expect(chat.status).to_contain_text("system")
-    screenshot(page, "chat", guide=True)
+    screenshot(page, "chat", guide=True, height=400)
+
+    chat.hover_info()
+    for line in ('decoder: "lookahead"', "alpha_max: 0.4", 'entropy_source: "system"'):
+        expect(page.locator("pre").filter(has_text=line)).to_be_visible()
+    screenshot(page, "usage", height=560)
 
     record = read_record(chat, page, screenshot)
     log = gateway.wait_chat(mark)
@@ -44,7 +50,7 @@ def read_record(chat, page, screenshot):
     chat.answer.get_by_role("button", name=re.compile("^Toggle .* source")).click()
     chat.answer.get_by_role("button", name=re.compile("^View source")).click()
     link = page.get_by_role("dialog").get_by_role("link").first
-    screenshot(page, "record", guide=True)
+    screenshot(page, "record", guide=True, height=600)
     with page.context.expect_page() as opened:
         link.click()
     opened.value.wait_for_load_state()
@@ -64,7 +70,8 @@ def test_a_user_overrides_the_administrator(user_page, webui, admin, user, gatew
     chat.open("smollm2")
     with chat.own_valves(user) as valves:
         valves.type("qr_alpha", "-0.2")
-    screenshot(user_page, "user-valves", guide=True)
+        screenshot(user_page, "user-valves", guide=True, left=900)
+    chat.close_controls()
     mark = gateway.mark()
     chat.ask("Say hello.")
     assert gateway.wait_chat(mark)["qr"] == {"alpha": -0.2, "top_k": 40}
@@ -82,11 +89,34 @@ def test_bad_values_are_told_and_can_be_mended(chat, page, filter, screenshot):
         chat.send("Say hello.")
         for part in ("qr_alpha", str(value), "-1", "1"):
             expect(chat.error).to_contain_text(part)
-        screenshot(page, f"bad-{value}", guide=value == 7)
+        screenshot(page, f"bad-{value}", height=400)
     filter(qr_alpha=0.4)
     chat.open("smollm2")
     chat.ask("Say hello.")
     expect(chat.error).to_have_count(0)
+
+
+def test_a_models_card(chat, page, cards, filter, screenshot):
+    chat.open("smollm2")
+    for shown in (CARD["name"], CARD["description"], *CARD["prompts"]):
+        expect(page.get_by_text(shown).first).to_be_visible()
+    screenshot(page, "card")
+
+
+def test_the_slider_of_the_card(user_page, webui, cards, gateway, filter, screenshot):
+    """One click for those who do not want to know parameters; the filter lets it win."""
+    filter(qr_alpha=0.1)
+    chat = Chat(user_page, webui.url)
+    chat.open("smollm2")
+    with chat.model_controls():
+        user_page.get_by_role("slider", name="Look-ahead").fill("3")
+        expect(user_page.get_by_text("Strong").nth(1)).to_be_visible()
+        screenshot(user_page, "slider", guide=True, height=560)
+    mark = gateway.mark()
+    chat.ask("Say hello.")
+    assert gateway.wait_chat(mark)["qr"] == {"decoder": "lookahead", "alpha": 0.6}
+    with chat.model_controls():
+        user_page.get_by_role("button", name="Default", exact=True).click()
 
 
 def test_a_picture_to_a_text_model(chat, page, filter, tmp_path):

@@ -30,7 +30,7 @@ def test_the_second_choice_is_told(chat, page, gateway, filter, source, screensh
     chat.wait_longer_than(0)
     source.kill()
     expect(toast(page, "entropy")).to_be_visible(timeout=30_000)
-    screenshot(page, "fallback", guide=True)
+    screenshot(page, "fallback", guide=True, height=400)
     expect(chat.status).to_contain_text("lab")
     chat.wait_done()
 

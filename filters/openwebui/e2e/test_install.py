@@ -1,19 +1,41 @@
 """From a file to a filter that works, on the pages of an administrator."""
 
 import json
+import subprocess
 
 import pytest
 from playwright.sync_api import expect
 
 from conftest import FILTER_FILE
-from pages import Chat, SignIn, failure, toast
-from webui import ADMIN, FILTER, APIError
+from gateway import PROGRAM
+from pages import Chat, Connections, SignIn, failure, toast
+from webui import ADMIN, FILTER, TEMPLATES, APIError
 
 
 def test_sign_in(new_context, webui, admin):
     page = new_context().new_page()
     SignIn(page, webui.url)(ADMIN)
     expect(page.get_by_role("button", name="User menu")).to_be_visible()
+
+
+def test_a_connection(page, webui, admin, second, filter, screenshot):
+    """Added on the page: a wrong URL is told, the right one serves, and its headers name the chat."""
+    connections = Connections(page, webui.url)
+    connections.open()
+    connections.fill(second.url + "/nonesuch", TEMPLATES, "third")
+    connections.verify()
+    expect(failure(page)).to_contain_text("the API is under /v1")
+    connections.fill(second.url + "/v1", TEMPLATES, "third")
+    connections.verify()
+    expect(toast(page, "Server connection verified")).to_be_visible()
+    screenshot(page, "connection")
+    connections.save()
+
+    mark, chat = second.mark(), Chat(page, webui.url)
+    chat.open("third.words")
+    chat.ask("Say something.")
+    record = second.wait_chat(mark)
+    assert record["model"] == "words" and record["chat_id"] in page.url and record["message_id"]
 
 
 def test_from_the_file_to_a_chat(functions, page, webui, admin, gateway, screenshot):
@@ -28,13 +50,17 @@ def test_from_the_file_to_a_chat(functions, page, webui, admin, gateway, screens
     functions.enable()
     functions.set_global()
     assert {k: admin.function()[k] for k in ("is_active", "is_global")} == {"is_active": True, "is_global": True}
-    screenshot(page, "function", guide=True)
+    functions.open()
+    page.get_by_role("button", name="Function Menu").click()
+    screenshot(page, "function", guide=True, height=420)
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 1280, "height": 1280})
 
     with functions.valves(admin) as valves:
         valves.select("qr_decoder", "lookahead")
         valves.type("qr_alpha", "0.4")
         valves.toggle("warnings")
-        screenshot(page, "valves", guide=True)
+        screenshot(page, "valves", guide=True, of=page.get_by_role("dialog").locator("> div"))
     expect(toast(page, "Valves updated successfully")).to_be_visible()
     assert admin.valves() == {"qr_decoder": "lookahead", "qr_alpha": 0.4, "warnings": False}
 
@@ -61,26 +87,40 @@ def edited(**changes):
     return {k: v for k, v in element.items() if v is not None}
 
 
-@pytest.mark.parametrize("content", ["class Filter:\n    oops = (", None], ids=["code", "no-content"])
-def test_a_file_that_open_webui_refuses(functions, page, admin, tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "said"), [("class Filter:\n    oops = (", "begin with a line"), (None, "no class")], ids=["code", "no-code"]
+)
+def test_a_file_that_open_webui_refuses(functions, page, admin, tmp_path, content, said):
     """The page shows an error, though also that all went well."""
     admin.remove_filter()
     functions.open()
-    functions.choose(write(tmp_path, json.dumps([edited(content=content)])))
+    file = write(tmp_path, json.dumps([edited(content=content)]))
+    functions.choose(file)
     functions.confirm()
     expect(failure(page)).to_be_attached()
     assert admin.function() is None
+    assert_refused(file, said)
 
 
-@pytest.mark.parametrize("text", [json.dumps(edited()), json.dumps([edited()])[:-100]], ids=["no-list", "cut"])
-def test_a_file_that_the_page_cannot_read(functions, page, admin, tmp_path, text):
-    """The page itself says nothing of it, so the guide does."""
+@pytest.mark.parametrize(
+    ("text", "said"), [(json.dumps(edited()), "array"), (json.dumps([edited()])[:-100], "JSON")], ids=["no-list", "cut"]
+)
+def test_a_file_that_the_page_cannot_read(functions, page, admin, tmp_path, text, said):
+    """The page itself says nothing of it; `filter check` does."""
     admin.remove_filter()
     functions.open()
+    file = write(tmp_path, text)
     with page.expect_event("pageerror"):
-        functions.choose(write(tmp_path, text))
+        functions.choose(file)
         functions.confirm()
     assert admin.function() is None
+    assert_refused(file, said)
+
+
+def assert_refused(file, said):
+    done = subprocess.run([PROGRAM, "filter", "check", file], capture_output=True, text=True, timeout=30)
+    assert done.returncode != 0
+    assert said in done.stderr and "hint: " in done.stderr, done.stderr
 
 
 def write(folder, text):
@@ -100,6 +140,14 @@ def test_the_file_twice(functions, page, admin, filter):
     assert admin.function()["is_global"]
 
 
+def test_the_installer(admin, install):
+    admin.remove_filter()
+    install("--valve", "qr_alpha=0.4", "--valve", "qr_decoder=lookahead")
+    assert admin.function()["is_active"] and admin.function()["is_global"]
+    assert admin.valves() == {"qr_alpha": 0.4, "qr_decoder": "lookahead"}
+    assert "unchanged" in install()
+
+
 def test_a_user_without_rights(user_page, webui, user, element, filter):
     user_page.goto(webui.url + "/admin/functions")
     user_page.wait_for_selector("#chat-input")
@@ -111,3 +159,8 @@ def test_a_user_without_rights(user_page, webui, user, element, filter):
         with pytest.raises(APIError) as refused:
             call()
         assert refused.value.status == 401
+
+
+def test_a_model_that_the_user_may_not_use(user, filter):
+    with pytest.raises(APIError, match="[Mm]odel not found"):
+        user.chat("html", "Hello.")
