@@ -39,6 +39,7 @@ func (c Class) String() string {
 type Job struct {
 	ID       string    // unique
 	Key      string    // caller, for fairness
+	Owner    string    // where the gateway is reached whose client waits; empty: in this process
 	Model    string    // served id
 	Class    Class     //
 	Cost     int       // tokens that it may take

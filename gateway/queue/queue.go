@@ -7,9 +7,8 @@
 // refused with [ErrFenced], so a node that comes back from the dead can't write into somebody else's run.
 //
 // The queue carries requests. Tokens take the direct way from node to gateway; a [Log] may keep a copy of them for those who
-// come back. A job's payload is bytes that
-// the queue doesn't look into, so an implementation may keep it anywhere; the embedded one takes the same bytes, which
-// costs little and leaves one path to test.
+// come back. A job's payload is bytes that the queue doesn't look into, so an implementation may keep it anywhere; the embedded
+// one takes the same bytes, which costs little and leaves one path to test.
 //
 // Every method is safe for concurrent use.
 package queue

@@ -33,14 +33,19 @@ func (m *meter) depart(now time.Time) {
 	m.since = now
 }
 
+// measured is the time between departures as it was; 0 is unknown.
+func (m *meter) measured() time.Duration {
+	if m.departures == 0 {
+		return 0
+	}
+	return time.Duration(m.seconds / m.departures * float64(time.Second))
+}
+
 // gap is the time between departures: as measured, or as long as nothing has left, whichever is more. 0 is unknown.
 func (m *meter) gap(now time.Time) time.Duration {
-	var measured, standing time.Duration
-	if m.departures > 0 {
-		measured = time.Duration(m.seconds / m.departures * float64(time.Second))
-	}
+	var standing time.Duration
 	if !m.since.IsZero() {
 		standing = now.Sub(m.since)
 	}
-	return max(measured, standing)
+	return max(m.measured(), standing)
 }

@@ -91,13 +91,15 @@ func (q *Queue) room(r *record) error {
 	case key.over(key.bytes+bytes, c.BytesPerKey):
 		return full(queue.LimitBytesPerKey, key.bytes, c.BytesPerKey, times(share, key.departures(key.bytes, bytes, c.BytesPerKey)))
 	default:
-		return q.inTime(r, line, gap)
+		return q.inTime(r, line)
 	}
 }
 
-// inTime says whether r can be expected to start before its deadline.
-func (q *Queue) inTime(r *record, l *line, gap time.Duration) error {
-	if r.job.Deadline.IsZero() {
+// inTime says whether r can be expected to start before its deadline. Only what was measured counts: a line that has just begun
+// to fill says nothing of how fast it drains.
+func (q *Queue) inTime(r *record, l *line) error {
+	gap := l.meter.measured()
+	if r.job.Deadline.IsZero() || gap == 0 {
 		return nil
 	}
 	place := q.ahead(placeOf(&r.job)) + l.behind(r) + 1

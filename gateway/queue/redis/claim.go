@@ -1,0 +1,191 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"qr-gateway/gateway/queue"
+)
+
+// claimant is a claim that waits.
+type claimant struct {
+	offer queue.Offer
+	wake  chan struct{} // one place
+}
+
+func (c *claimant) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Claim implements [queue.Claimer]. It asks once, then whenever a job is published that it may have, and at each poll.
+func (q *Queue) Claim(ctx context.Context, offer queue.Offer) (queue.Lease, error) {
+	if ctx.Err() != nil {
+		return queue.Lease{}, context.Cause(ctx)
+	}
+	c, waiter := &claimant{offer: offer, wake: make(chan struct{}, 1)}, rand.Text()
+	if !q.enter(waiter, c) {
+		return queue.Lease{}, queue.ErrClosed
+	}
+	defer q.calls.Done()
+	lease, err := q.await(ctx, c, waiter)
+	q.leave(waiter)
+	if err != nil {
+		q.withdraw(ctx, waiter, offer)
+	}
+	return lease, err
+}
+
+// enter registers a claim before it first asks, so that it misses nothing.
+func (q *Queue) enter(waiter string, c *claimant) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.calls.Add(1)
+	q.claims[waiter] = c
+	return true
+}
+
+func (q *Queue) leave(waiter string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.claims, waiter)
+}
+
+func (q *Queue) await(ctx context.Context, c *claimant, waiter string) (queue.Lease, error) {
+	poll := time.NewTicker(q.cfg.Poll)
+	defer poll.Stop()
+	for {
+		lease, found, err := q.ask(ctx, &c.offer, waiter)
+		if found || err != nil {
+			return lease, err
+		}
+		select {
+		case <-c.wake:
+		case <-poll.C:
+		case <-q.stop:
+			return queue.Lease{}, queue.ErrClosed
+		case <-ctx.Done():
+			return queue.Lease{}, context.Cause(ctx)
+		}
+	}
+}
+
+// tries is how often a claim is sent when its answer is lost. Each try has the same token: what the first has taken the next
+// one gets.
+const tries = 3
+
+// ask asks for a job. It is not cut short by ctx, for then the server might give a job to nobody.
+func (q *Queue) ask(ctx context.Context, o *queue.Offer, waiter string) (lease queue.Lease, found bool, err error) {
+	token := rand.Text()
+	var reply any
+	for try := range tries {
+		reply, err = q.askOnce(ctx, o, waiter, token)
+		if err == nil || ctx.Err() != nil || errors.Is(err, queue.ErrClosed) || !q.pause(ctx, time.Duration(try+1)*50*time.Millisecond) {
+			break
+		}
+	}
+	if err != nil || reply == nil {
+		return queue.Lease{}, false, err
+	}
+	lease, err = q.take(list(reply), o.Node)
+	if err == nil && ctx.Err() != nil {
+		return queue.Lease{}, false, errors.Join(context.Cause(ctx), q.giveBack(ctx, lease))
+	}
+	return lease, err == nil, err
+}
+
+func (q *Queue) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-q.stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (q *Queue) askOnce(ctx context.Context, o *queue.Offer, waiter, token string) (any, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
+	defer stop()
+	return q.run(ctx, "claim", token, o.Node, q.id, waiter, int(o.Least), jsonList(o.Models), jsonList(o.Loaded), jsonWarm(o.Warm))
+}
+
+func (q *Queue) giveBack(ctx context.Context, l queue.Lease) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
+	defer stop()
+	return q.Settle(ctx, l, queue.Outcome{State: queue.StateQueued})
+}
+
+// withdraw tells the server that a claim waits no more. If that is lost, the server forgets it soon.
+func (q *Queue) withdraw(ctx context.Context, waiter string, o queue.Offer) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
+	defer stop()
+	if _, err := q.run(ctx, "withdraw", waiter, jsonList(o.Models)); err != nil {
+		q.deps.Log.DebugContext(ctx, "withdraw claim", "error", err)
+	}
+}
+
+// take reads id, epoch, key, model, class, cost, weight, time left, idempotency key, prefixes, owner, payload.
+func (q *Queue) take(v []any, node string) (queue.Lease, error) {
+	if len(v) != 12 {
+		return queue.Lease{}, errors.New("claim a job: what the queue's server answers is not whole")
+	}
+	weight, err := strconv.ParseFloat(text(v[6]), 64)
+	if err != nil {
+		return queue.Lease{}, fmt.Errorf("claim a job: read its weight: %w", err)
+	}
+	job := queue.Job{
+		ID: text(v[0]), Key: text(v[2]), Model: text(v[3]), Class: queue.Class(number(v[4])), Cost: int(number(v[5])), Weight: weight,
+		IdempotencyKey: text(v[8]), Prefixes: readPrefixes(text(v[9])), Owner: text(v[10]), Payload: []byte(text(v[11])),
+	}
+	if left := micros(v[7]); left != 0 {
+		job.Deadline = time.Now().Add(left)
+	}
+	lease := queue.Lease{Job: job, Epoch: number(v[1]), Node: node}
+	lease.Lost = q.hold(lease)
+	return lease, nil
+}
+
+// nudge asks again for the claims that may have a job of this line; an empty model means any.
+func (q *Queue) nudge(model string, class queue.Class) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.claims {
+		if model == "" || class <= c.offer.Least && slices.Contains(c.offer.Models, model) {
+			c.nudge()
+		}
+	}
+}
+
+func jsonList(words []string) string {
+	if len(words) == 0 {
+		return "[]"
+	}
+	data, err := json.Marshal(words)
+	if err != nil {
+		return "[]" // texts always have a form
+	}
+	return string(data)
+}
+
+func jsonWarm(hashes []uint64) string {
+	words := make([]string, len(hashes))
+	for i, h := range hashes {
+		words[i] = strconv.FormatUint(h, 16)
+	}
+	return jsonList(words)
+}

@@ -1,0 +1,49 @@
+package redis
+
+import "context"
+
+// skewedClock is the server's clock with as much added as a test says, in microseconds.
+const skewedClock = `
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2] + (tonumber(redis.call('GET', KEYS[1] .. ':skew') or 0) or 0)
+end
+`
+
+// OpenSkewed opens a queue whose clock a test moves.
+func OpenSkewed(ctx context.Context, cfg Config, deps Deps) (*Queue, error) {
+	return open(ctx, cfg, deps, skewedClock)
+}
+
+// Skew moves the clock.
+func (q *Queue) Skew(ctx context.Context, micros int64) error {
+	return q.db.IncrBy(ctx, q.base+":skew", micros).Err()
+}
+
+// Tick does what a tick does, and has claims ask again.
+func (q *Queue) Tick(ctx context.Context) error {
+	q.nudge("", 0)
+	return q.tick(ctx)
+}
+
+// Barrier waits until what was published to this process before has been taken.
+func (q *Queue) Barrier(ctx context.Context) error {
+	wake := make(chan struct{}, 1)
+	if !q.subscribe("\x00barrier", wake) {
+		return nil
+	}
+	defer q.calls.Done()
+	defer q.unsubscribe("\x00barrier", wake)
+	if err := q.db.Publish(ctx, q.base+":c:"+q.id, `["l","\u0000barrier"]`).Err(); err != nil {
+		return err
+	}
+	select {
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Base is what all keys begin with.
+func (q *Queue) Base() string { return q.base }

@@ -1,0 +1,14 @@
+-- ARGV: id, seq, client. Returns the sequence number of the first entry, some entries from seq on, and how the job stands.
+
+local j = job(ARGV[1])
+if not j then return nil end
+local key, first, seq, some = P .. 'log:' .. j.id, math.max(1, num(j.logfirst)), num(ARGV[2]), 256
+local n = call('LLEN', key)
+if not terminal(j) and not string.find(',' .. (j.readers or '') .. ',', ',' .. ARGV[3] .. ',', 1, true) then
+  set(j, { readers = (j.readers or '') .. ARGV[3] .. ',' })
+end
+local from = math.max(seq, first)
+local entries = {}
+if from < first + n then entries = call('LRANGE', key, from - first, from - first + some - 1) end
+local more = from + #entries < first + n
+return { exact(first), exact(from), entries, more and 1 or 0, status(j) }

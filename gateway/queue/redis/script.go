@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	client "github.com/redis/go-redis/v9"
+
+	"qr-gateway/gateway/queue"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are the transitions, by name. Redis keeps them by their hash and is sent one whole only when it doesn't know it.
+type scripts map[string]*client.Script
+
+// serverClock is the time in microseconds.
+const serverClock = `
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+`
+
+// payloadTTL is how long a payload may outlive everything that knows of it.
+const payloadTTL = 24 * time.Hour
+
+// newScripts writes the limits into the scripts: they don't change while a queue is open, and cost nothing there.
+func newScripts(cfg Config, clock string) scripts {
+	head := clock + limits(cfg) + source("line") + source("state")
+	all := scripts{}
+	for _, name := range []string{
+		"submit", "claim", "withdraw", "heartbeat", "restore", "settle", "cancel", "watch", "append", "read", "sweep", "alive", "stats",
+	} {
+		all[name] = client.NewScript(head + source(name))
+	}
+	return all
+}
+
+func source(name string) string {
+	data, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return string(data)
+}
+
+func limits(cfg Config) string {
+	var b strings.Builder
+	b.WriteString("local C = {")
+	put := func(name string, value int64) { fmt.Fprintf(&b, " %s = %d,", name, value) }
+	put("jobs", int64(cfg.Jobs))
+	put("jobs_per_key", int64(cfg.JobsPerKey))
+	put("tokens", int64(cfg.Tokens))
+	put("tokens_per_key", int64(cfg.TokensPerKey))
+	put("bytes", int64(cfg.Bytes))
+	put("bytes_per_key", int64(cfg.BytesPerKey))
+	put("attempts", int64(cfg.Attempts))
+	put("affinity_slack", int64(cfg.AffinitySlack))
+	put("keep_jobs", int64(cfg.KeepJobs))
+	put("log_entries", int64(cfg.LogEntries))
+	put("log_bytes", int64(cfg.LogBytes))
+	put("lease", cfg.Lease.Microseconds())
+	put("stall", cfg.Stall.Microseconds())
+	put("age", cfg.Age.Microseconds())
+	put("affinity_age", cfg.AffinityAge.Microseconds())
+	put("waiter", (3 * cfg.Poll).Microseconds())
+	put("keep", max(time.Second, cfg.Keep).Milliseconds())
+	put("payload_ttl", payloadTTL.Milliseconds())
+	b.WriteString(" }\n")
+	return b.String()
+}
+
+// run runs a script. Its error is ctx's, queue.ErrClosed, or matches queue.ErrUnavailable. A nil reply is nil.
+func (q *Queue) run(ctx context.Context, name string, args ...any) (any, error) {
+	reply, err := q.scripts[name].Run(ctx, q.db, []string{q.base}, args...).Result()
+	switch {
+	case err == nil:
+		return reply, nil
+	case errors.Is(err, client.Nil):
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, client.ErrClosed):
+		return nil, queue.ErrClosed
+	default:
+		return nil, fmt.Errorf("ask the queue's server (%s): %w: %w", name, queue.ErrUnavailable, err)
+	}
+}
+
+// word runs a script that answers with a word.
+func (q *Queue) word(ctx context.Context, name string, args ...any) (string, error) {
+	reply, err := q.run(ctx, name, args...)
+	if err != nil {
+		return "", err
+	}
+	return text(reply), nil
+}

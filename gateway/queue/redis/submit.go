@@ -1,0 +1,77 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"qr-gateway/gateway/queue"
+)
+
+// Submit implements [queue.Submitter].
+func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error) {
+	if err := q.check(ctx, &job); err != nil {
+		return queue.Ticket{}, fmt.Errorf("submit job %q: %w", job.ID, err)
+	}
+	reply, err := q.run(ctx, "submit", job.ID, job.Key, job.Model, int(job.Class), job.Cost, weight(&job), job.Charge(job.Cost),
+		q.patience(&job).Microseconds(), job.IdempotencyKey, writePrefixes(job.Prefixes), job.Floor, job.Owner, q.id, job.Payload)
+	if err != nil {
+		return queue.Ticket{}, err
+	}
+	return readTicket(list(reply))
+}
+
+func (q *Queue) check(ctx context.Context, job *queue.Job) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if n := len(job.Payload); n > q.cfg.Payload {
+		return &queue.TooLargeError{What: "payload", Size: n, Max: q.cfg.Payload}
+	}
+	return job.Check()
+}
+
+func weight(j *queue.Job) float64 {
+	if j.Weight == 0 {
+		return 1
+	}
+	return j.Weight
+}
+
+// patience is how long a job may wait, so that only the server's clock counts from here on; 0 is no limit.
+func (q *Queue) patience(j *queue.Job) time.Duration {
+	if j.Deadline.IsZero() {
+		return q.cfg.Wait
+	}
+	return max(time.Microsecond, time.Until(j.Deadline))
+}
+
+func readTicket(reply []any) (queue.Ticket, error) {
+	switch {
+	case len(reply) == 5 && text(reply[0]) == "ok":
+		return queue.Ticket{
+			ID: text(reply[1]), State: queue.State(text(reply[2])), Position: int(number(reply[3])), Wait: micros(reply[4]),
+		}, nil
+	case len(reply) >= 5 && text(reply[0]) == "full":
+		e := queue.Full(text(reply[1]), int(number(reply[2])), int(number(reply[3])), micros(reply[4]))
+		if len(reply) == 7 {
+			e.Wait, e.Within = micros(reply[5]).Round(time.Second), micros(reply[6]).Round(time.Millisecond)
+		}
+		return queue.Ticket{}, e
+	default:
+		return queue.Ticket{}, errors.New("submit a job: what the queue's server answers is not whole")
+	}
+}
+
+// Cancel implements [queue.Submitter].
+func (q *Queue) Cancel(ctx context.Context, id, reason string) error {
+	answer, err := q.word(ctx, "cancel", id, reason)
+	if err == nil && answer == "unknown" {
+		err = queue.ErrUnknown
+	}
+	if err != nil {
+		return fmt.Errorf("cancel job %q: %w", id, err)
+	}
+	return nil
+}
