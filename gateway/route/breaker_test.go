@@ -216,17 +216,50 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// TestClientsDoing holds that what a client does is not held against a replica.
+// TestClientsDoing holds that what a client does is not held against a replica, whatever the error looks like.
 func TestClientsDoing(t *testing.T) {
-	a := newEngine(t, "a", 1)
-	g := group(t, config(), a)
-	gone := errors.New("write timed out")
-	for i := range 20 {
-		if got := askWith(t.Context(), g, prompt(i), func(backends.Event) error { return gone }); !errors.Is(got.err, gone) {
-			t.Fatalf("got %v, want the client's error", got.err)
+	for name, gone := range map[string]error{
+		"any": errors.New("write timed out"), "like a backend's": &backends.Error{Kind: backends.KindUnavailable, Message: "the gateway is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newEngine(t, "a", 1), newEngine(t, "b", 1)
+			g := group(t, config(), a, b)
+			for i := range 20 {
+				got := askWith(t.Context(), g, prompt(i), func(backends.Event) error { return gone })
+				if !errors.Is(got.err, gone) || got.starts != 1 {
+					t.Fatalf("got %v after %d starts, want the client's error after one", got.err, got.starts)
+				}
+			}
+			for _, s := range g.Stats() {
+				if s.Failures != 0 || s.Breaker != "closed" {
+					t.Errorf("stats %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// TestClientLeaves has an engine that answers a cancel with an error of its own: it is no failure, and nobody else gets the request.
+func TestClientLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEngine(t, "a", 1), newEngine(t, "b", 1)
+		for _, e := range []*engine{a, b} {
+			e.hang.Store(true)
+			e.broken(backends.KindLost)
 		}
-	}
-	if s := stats(t, g, "a"); s.Failures != 0 || s.Breaker != "closed" {
-		t.Errorf("stats %+v", s)
-	}
+		g := group(t, config(), a, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan answer)
+		go func() { done <- ask(ctx, g, "x") }()
+		synctest.Wait()
+		cancel()
+		if got := <-done; got.err == nil || a.all.Load()+b.all.Load() != 1 {
+			t.Errorf("got %v from %d replicas, want an error of one", got.err, a.all.Load()+b.all.Load())
+		}
+		for _, s := range g.Stats() {
+			if s.Failures != 0 {
+				t.Errorf("stats %+v", s)
+			}
+		}
+	})
 }

@@ -80,7 +80,7 @@ func TestSharesUnderLoad(t *testing.T) {
 			most += all[i].capacity
 		}
 		sums, sum := make([]float64, len(all)), 0.0
-		for range 4000 {
+		for range 2000 {
 			if float64(len(running)) >= most/2 {
 				at := random.IntN(len(running))
 				all[running[at]].inFlight--

@@ -83,12 +83,24 @@ func (g *Group) preparer(ctx context.Context, tried []*replica) (r *replica, oth
 			r, others = fit[0], len(fit) > 1
 			return true, nil
 		}
-		if g.lost() != nil || time.Now().After(over) {
+		if g.hopeless() || time.Now().After(over) {
 			return true, g.unavailable()
 		}
 		return false, nil
 	})
 	return r, others, err
+}
+
+// hopeless reports that no replica is worth waiting for: engines come back by themselves, servers of others when they do. The mutex is held.
+func (g *Group) hopeless() bool {
+	for _, r := range g.replicas {
+		v := g.look(r)
+		away := v.info.Raw && v.state != stateStarting && v.state != statePaused
+		if r.dead == nil && !away {
+			return false
+		}
+	}
+	return true
 }
 
 // preparers are the replicas that could prepare a request, the best first. The mutex is held.

@@ -89,13 +89,14 @@ func (g *Group) look(r *replica) view {
 	return v
 }
 
-// States of a replica besides its backend's own.
+// States of a replica: those of its backend that mean something here, and some more.
 const (
-	stateReady   = "ready"
-	stateFailed  = "failed"  // for good
-	stateRefused = "refused" // serves something else than the others
-	statePaused  = "paused"  // by its breaker
-	stateTrying  = "trying"  // its breaker is half open
+	stateStarting = "starting"
+	stateReady    = "ready"
+	stateFailed   = "failed"  // for good
+	stateRefused  = "refused" // serves something else than the others
+	statePaused   = "paused"  // by its breaker
+	stateTrying   = "trying"  // its breaker is half open
 )
 
 func (r *replica) pause(b Breaker) string {

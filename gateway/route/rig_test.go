@@ -28,7 +28,7 @@ type engine struct {
 	weight  float64
 
 	fail    atomic.Pointer[failure] // nil: none
-	hang    atomic.Bool             // holds every request before its first token, until it is cancelled
+	hang    atomic.Bool             // holds every request before each token, until it is cancelled
 	prepare atomic.Bool             // holds every Prepare
 	run     func(context.Context) error
 	raw     bool
@@ -58,7 +58,6 @@ func newEngine(t testing.TB, name string, workers int) *engine {
 func (e *engine) step(ctx context.Context, _ string, step int) error {
 	if e.hang.Load() {
 		<-ctx.Done()
-		return ctx.Err()
 	}
 	if f := e.fail.Load(); f != nil && f.step == step {
 		return f.err

@@ -239,3 +239,19 @@ func TestAllDown(t *testing.T) {
 		}
 	})
 }
+
+// TestServersAway holds that nobody waits for servers that are known to be away, unlike for engines that are being restarted.
+func TestServersAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEngine(t, "a", 1), newEngine(t, "b", 1)
+		a.raw, b.raw = true, true
+		g := group(t, config(), a, b)
+		a.SetDown("it refuses connections")
+		b.SetDown("it refuses connections")
+		began := time.Now()
+		ask(t.Context(), g, "x").kind(t, backends.KindUnavailable)
+		if d := time.Since(began); d > 0 {
+			t.Errorf("refused after %s, want at once", d)
+		}
+	})
+}

@@ -107,6 +107,6 @@ func (g *Group) say(ctx context.Context, r *replica, v view) {
 		level = slog.LevelWarn
 	}
 	if len(g.replicas) > 1 || v.state == statePaused || was == statePaused {
-		g.log.Log(ctx, level, "replica", "replica", r.Name, "state", v.state, "reason", v.reason)
+		g.log.Log(ctx, level, "replica changed", "replica", r.Name, "state", v.state, "reason", v.reason)
 	}
 }
