@@ -70,7 +70,15 @@ def gateway(artifacts, entropy_server):
     lab = {"type": "grpc", "address": entropy_server.address, "recover_min": "100ms", "recover_max": "200ms"}
     config = {
         "models": [
-            {"id": "smollm2", "path": os.environ["QR_E2E_MODEL"], "workers": 2, "context": 4096, **CARD},
+            # Looking ahead unless told otherwise, so that it shows where something is not.
+            {
+                "id": "smollm2",
+                "path": os.environ["QR_E2E_MODEL"],
+                "workers": 2,
+                "context": 4096,
+                "defaults": {"qr_alpha": 0.3},
+                **CARD,
+            },
             {"id": "words", "backend": "fake"},
         ],
         "entropy": {

@@ -6,7 +6,7 @@ import re
 from playwright.sync_api import expect
 
 from conftest import CARD
-from pages import Chat, failure
+from pages import Chat, failure, toast
 from processes import wait_for
 
 
@@ -82,12 +82,16 @@ def test_a_user_overrides_the_administrator(user_page, webui, admin, user, gatew
     assert gateway.wait_chat(mark)["qr"] == {"alpha": 0.4, "top_k": 40}
 
 
-def test_bad_values_are_told_and_can_be_mended(chat, page, filter, screenshot):
-    for value in (7, "abc"):
-        filter(qr_alpha=value)
+def test_bad_values_are_told_and_can_be_mended(chat, functions, page, admin, filter, screenshot):
+    for value in ("7", "abc"):
+        filter()
+        functions.open()
+        with functions.valves(admin) as valves:
+            valves.type("qr_alpha", value)
+        expect(toast(page, "Valves updated successfully")).to_be_visible()
         chat.open("smollm2")
         chat.send("Say hello.")
-        for part in ("qr_alpha", str(value), "-1", "1"):
+        for part in ("qr_alpha", value, "-1", "1"):
             expect(chat.error).to_contain_text(part)
         screenshot(page, f"bad-{value}", height=400)
     filter(qr_alpha=0.4)

@@ -49,7 +49,8 @@ def test_tasks_take_the_plain_lane(older, gateway, task):
     mark = gateway.mark()
     path = f"/v1/tasks/{task}/completions"
     messages = [{"role": "user", "content": "Say hello."}, {"role": "assistant", "content": "Hello."}]
-    older.post(path, {"model": "smollm2", "messages": messages, "chat_id": "none"})
+    answer = older.post(path, {"model": "smollm2", "messages": messages, "chat_id": "none"})
+    assert answer["qr"]["decoder"] == "plain" and answer["usage"]["qr"]["task"] == f"{task}_generation"
     (record,) = gateway.completions(mark)
     assert record["task"] == f"{task}_generation"
     assert "qr" not in record
