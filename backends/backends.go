@@ -136,6 +136,7 @@ type DecodeStats struct {
 	Calibration    string           `json:"calibration,omitempty"`     // hash of what the bytes were measured to be
 	Records        []sampler.Record `json:"records,omitempty"`         // of the newest tokens, where qr_diagnostic_mode asks for them
 	RecordsDropped int              `json:"records_dropped,omitempty"` // tokens before those
+	ContinuedAt    []int            `json:"continued_at,omitempty"`    // tokens that were there, each time another worker took the answer up; counts of draws are those since
 	Thought        *Thought         `json:"thought,omitempty"`         // with the amplifier zscore_thought
 	PromptMS       float64          `json:"prompt_ms"`                 // time to the first row
 	DecodeMS       float64          `json:"decode_ms"`                 // from the first row to the end

@@ -102,7 +102,7 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 	if err != nil {
 		return nil, rename(ended(c.Request.Context(), err), f.prompt)
 	}
-	a.job = dispatch.Job{ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p}
+	a.job = dispatch.Job{ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p, Resumes: b.Info().Resumes}
 	a.head = api.Head{
 		ID: req.ID, Model: req.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version,
 		Task: a.origin.Task, Brief: a.origin.Client != "",

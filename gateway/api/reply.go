@@ -39,6 +39,7 @@ type Summary struct {
 	EntropyBytes   int64    `json:"entropy_bytes,omitempty"`
 	FallbackTokens int      `json:"fallback_tokens,omitempty"`
 	FlaggedTokens  int      `json:"flagged_tokens,omitempty"` // findings, of all kinds together
+	ContinuedAt    []int    `json:"continued_at,omitempty"`
 	Task           string   `json:"task,omitempty"`
 	Record         string   `json:"record,omitempty"` // address of the answer's record
 }
@@ -47,7 +48,7 @@ func (h *Head) summary(s *backends.DecodeStats) Summary {
 	out := Summary{
 		Decoder: s.Decoder, Choice: s.Choice, Curve: s.Curve, AlphaMin: s.AlphaMin, AlphaMax: s.AlphaMax, PeeksPerToken: s.PeeksPerToken,
 		Tokens: s.Tokens, Preset: s.Preset, Strategy: s.Strategy, EntropySource: s.EntropySource, Policy: s.Policy, Amplifier: s.Amplifier,
-		EntropyBytes: s.EntropyBytes, FallbackTokens: s.FallbackTokens, Task: h.Task, Record: h.Record,
+		EntropyBytes: s.EntropyBytes, FallbackTokens: s.FallbackTokens, ContinuedAt: s.ContinuedAt, Task: h.Task, Record: h.Record,
 	}
 	for _, n := range s.FlaggedTokens {
 		out.FlaggedTokens += n

@@ -14,11 +14,13 @@ import (
 
 // Job is one prepared request.
 type Job struct {
-	ID       string // unique; a job whose id is live is refused
-	Key      string // caller, for fairness: API key hash or remote address
-	Model    string // served id
-	Task     bool   // a client's own call, such as for a title: it goes after what people wait for
+	ID       string  // unique; a job whose id is live is refused
+	Key      string  // caller, for fairness: API key hash or remote address
+	Model    string  // served id
+	Task     bool    // a client's own call, such as for a title: it goes after what people wait for
+	Weight   float64 // of the key; 0 is 1
 	Prepared *backends.Prepared
+	Resumes  bool // another worker of the model can take the answer up
 }
 
 // Sink receives what happens to a job. Its methods are called from the goroutine that called Do, one at a time.
@@ -27,6 +29,6 @@ type Sink interface {
 	// next, 0 is already with a node. Wait is an estimate; 0 is unknown.
 	Queued(position int, wait time.Duration)
 	// Event takes a piece of the answer. It may block: the worker then waits. An error cancels the job and is what Do returns.
-	// After a retry Started comes again; content never does.
+	// After a retry, and where another worker takes the answer up, Started comes again; content never does.
 	Event(backends.Event) error
 }

@@ -23,16 +23,28 @@ var (
 
 // Config sizes a dispatcher.
 type Config struct {
-	Buffer int // frames a job may be ahead of its client; then its worker waits. At least 1
+	Buffer int    // frames a job may be ahead of its client; then its worker waits. At least 1
+	Owner  string // where nodes on other machines reach this gateway; empty where there are none
+	// Patience is how long an answer that has begun may stand still after the queue has lost its job. Its node tells the queue
+	// of the job again as long as it lives.
+	Patience time.Duration
+	// Resume is how often an answer that has begun may be taken up by another worker, when its own is lost; 0 is never.
+	Resume int
 }
 
-// DefaultConfig lets a worker run a few tokens ahead.
-func DefaultConfig() Config { return Config{Buffer: 16} }
+// DefaultConfig lets a worker run a few tokens ahead, and an answer lose two workers.
+func DefaultConfig() Config { return Config{Buffer: 16, Patience: 15 * time.Second, Resume: 2} }
 
 // Validate reports a value out of range.
 func (c Config) Validate() error {
 	if c.Buffer < 1 {
 		return fmt.Errorf("frame buffer is %d; it must be at least 1", c.Buffer)
+	}
+	if c.Patience < 0 {
+		return fmt.Errorf("patience is %s; it can't be negative", c.Patience)
+	}
+	if c.Resume < 0 {
+		return fmt.Errorf("answers are taken up %d times; it can't be negative", c.Resume)
 	}
 	return nil
 }
@@ -98,16 +110,18 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 		return nil, err
 	}
 	defer d.leave(job.ID, in)
+	w := &watch{queue: d.deps.Queue, patience: d.cfg.Patience, job: queue.Job{
+		ID: job.ID, Key: job.Key, Owner: d.cfg.Owner, Model: job.Model, Class: job.class(), Weight: job.Weight, Cost: job.Prepared.Cost(),
+		Payload: payload, Prefixes: Prefixes(job.Model, job.Prepared.Tokens),
+	}}
 	submitted := time.Now()
-	ticket, err := d.deps.Queue.Submit(ctx, queue.Job{
-		ID: job.ID, Key: job.Key, Model: job.Model, Class: job.class(), Cost: job.Prepared.Cost(), Payload: payload,
-	})
+	ticket, err := d.deps.Queue.Submit(ctx, w.job)
 	if err != nil {
-		return nil, closedError(err)
+		return nil, queueError(err)
 	}
 	f := &follower{job: job, sink: sink, submitted: submitted, waits: d.deps.Waits, position: -1}
 	f.place(ticket.Position, ticket.Wait)
-	result, err := d.follow(ctx, f, in)
+	result, err := d.follow(ctx, f, in, w)
 	if err != nil {
 		return nil, errors.Join(err, d.cancel(ctx, job.ID, err))
 	}
@@ -140,23 +154,23 @@ func (d *Dispatcher) leave(id string, in *inbox) {
 }
 
 // follow reads what comes until the job has ended.
-func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox) (*backends.Result, error) {
+func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox, w *watch) (*backends.Result, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	states, err := d.deps.Queue.Watch(watching, f.job.ID)
-	if err != nil {
-		return nil, fmt.Errorf("watch job: %w", err)
-	}
+	defer w.stop()
+	err := w.begin(watching, f)
 	for f.result == nil && err == nil {
 		select {
 		case frame := <-in.frames:
 			err = f.frame(frame)
-		case s, open := <-states:
+		case s, open := <-w.states:
 			if !open {
-				states = nil
+				err = w.begin(watching, f)
 				continue
 			}
 			err = f.status(s, in.frames)
+		case <-w.again():
+			err = w.begin(watching, f)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -172,7 +186,7 @@ func (d *Dispatcher) cancel(ctx context.Context, id string, why error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer stop()
 	err := d.deps.Queue.Cancel(ctx, id, why.Error())
-	if err == nil || errors.Is(err, queue.ErrUnknown) {
+	if err == nil || errors.Is(err, queue.ErrUnknown) || errors.Is(err, queue.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("cancel job: %w", err)
@@ -197,12 +211,19 @@ func (d *Dispatcher) Deliver(ctx context.Context, frame Frame) error {
 	}
 }
 
-func closedError(err error) error {
-	if !errors.Is(err, queue.ErrClosed) {
+// queueError is what a client is told when its job can't be queued.
+func queueError(err error) error {
+	e := &backends.Error{Kind: backends.KindUnavailable, Hint: "try again in a moment", Err: err}
+	switch {
+	case errors.Is(err, queue.ErrClosed):
+		e.Code, e.Message = "shutting_down", "the gateway is shutting down"
+	case errors.Is(err, queue.ErrUnavailable):
+		e.Code, e.Message = "queue_unavailable", "the gateway can't reach its queue"
+	case errors.Is(err, queue.ErrTooLarge):
+		e.Kind, e.Code, e.Hint = backends.KindInvalid, "request_too_large", "shorten the request"
+		e.Message = "the request is too large for the queue"
+	default:
 		return err
 	}
-	return &backends.Error{
-		Kind: backends.KindUnavailable, Code: "shutting_down", Message: "the gateway is shutting down",
-		Hint: "try again in a moment", Err: err,
-	}
+	return e
 }

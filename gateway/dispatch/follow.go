@@ -15,10 +15,12 @@ type follower struct {
 	submitted time.Time
 	claimed   bool // a node has had it
 
-	position int   // as last told to the sink
-	epoch    int64 // frames of older ones are dropped
-	seq      int64 // of the last frame taken in this epoch
-	content  bool  // the client has part of the answer
+	position int       // as last told to the sink
+	epoch    int64     // frames of older ones are dropped
+	seq      int64     // of the last frame taken in this epoch
+	content  bool      // the client has text of this job
+	last     time.Time // when a frame was taken last
+	resumes  resumes
 	result   *backends.Result
 }
 
@@ -39,7 +41,7 @@ func (f *follower) frame(in Frame) error {
 	if err := f.advance(in.Epoch); err != nil {
 		return err
 	}
-	f.seq = in.Seq
+	f.seq, f.last = in.Seq, time.Now()
 	f.leased()
 	switch {
 	case in.Err != nil:
@@ -48,8 +50,12 @@ func (f *follower) frame(in Frame) error {
 		f.result = in.Result
 		return nil
 	default:
-		f.content = f.content || Visible(in.Event)
-		return f.sink.Event(in.Event)
+		e, err := f.resumes.take(in.Event)
+		if err != nil {
+			return err
+		}
+		f.content = f.content || Visible(e)
+		return f.sink.Event(e)
 	}
 }
 

@@ -44,7 +44,7 @@ func bench(t *testing.T, buffer int, change func(*memory.Config), f func(r *rig)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := dispatch.New(dispatch.Config{Buffer: buffer}, dispatch.Deps{Queue: q})
+		d, err := dispatch.New(dispatch.Config{Buffer: buffer, Resume: 2}, dispatch.Deps{Queue: q})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +108,14 @@ func job(id string) dispatch.Job {
 
 func (r *rig) do(id string, s *sink) *call { return r.doWith(id, s, s) }
 
-func (r *rig) doWith(id string, s *sink, to dispatch.Sink) *call {
+func (r *rig) doWith(id string, s *sink, to dispatch.Sink) *call { return r.doJob(job(id), s, to) }
+
+func (r *rig) doJob(j dispatch.Job, s *sink, to dispatch.Sink) *call {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	c := &call{sink: s, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.result, c.err = r.d.Do(ctx, job(id), to)
+		c.result, c.err = r.d.Do(ctx, j, to)
 	}()
 	synctest.Wait()
 	return c

@@ -99,6 +99,7 @@ type call struct {
 	text   strings.Builder
 	starts int
 	task   bool          // of the class of tasks
+	whole  bool          // another worker may take it up
 	block  chan struct{} // if not nil, each event waits for it
 	onText func()        // if not nil, called at each text
 	result *backends.Result
@@ -140,7 +141,7 @@ func (r *rig) doWith(c *call, modelID string, tokens int) *call {
 	c.done = make(chan struct{})
 	ctx, cancel := context.WithCancel(r.Context())
 	c.cancel = cancel
-	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Task: c.task, Prepared: r.request(c.id, modelID, tokens)}
+	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Task: c.task, Resumes: c.whole, Prepared: r.request(c.id, modelID, tokens)}
 	r.calls.Go(func() {
 		defer close(c.done)
 		defer cancel()

@@ -16,12 +16,13 @@ import (
 // lastWords bounds what a run still has to say when its context is over.
 const lastWords = 5 * time.Second
 
-// run is one lease being worked on. The goroutine that called Generate owns it; sent alone is read by the heartbeat.
+// run is one lease being worked on. The goroutine that called Generate owns it; the heartbeat reads sent and taken.
 type run struct {
 	node  *Node
 	lease queue.Lease
 	seq   int64        // frames sent
 	sent  atomic.Int64 // of them with content
+	taken atomic.Int64 // tokens so far
 	cost  int
 }
 
@@ -51,6 +52,7 @@ func (r *run) work(ctx context.Context, m Model) (queue.Outcome, bool) {
 		return r.failed(ctx, fmt.Errorf("decode job %s: %w", r.lease.Job.ID, err)), true
 	}
 	r.cost = len(p.Tokens)
+	r.taken.Store(int64(r.cost))
 	result, err := m.Backend.Generate(ctx, p, func(e backends.Event) error { return r.emit(ctx, e) })
 	if err == nil {
 		r.cost = result.Usage.PromptTokens + result.Usage.CompletionTokens
@@ -65,8 +67,9 @@ func (r *run) emit(ctx context.Context, e backends.Event) error {
 	if !dispatch.Visible(e) {
 		return r.send(ctx, dispatch.Frame{Event: e})
 	}
+	r.taken.Add(int64(max(1, len(e.Tokens))))
 	if r.sent.Add(1) == 1 {
-		if err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: 1}); err != nil {
+		if err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: 1, Cost: int(r.taken.Load())}); err != nil {
 			return fmt.Errorf("report first content: %w", err)
 		}
 	}
@@ -152,7 +155,7 @@ func (r *run) keep(ctx context.Context, stop context.CancelCauseFunc) {
 func (r *run) beat(ctx context.Context, stop context.CancelCauseFunc) {
 	ctx, done := context.WithTimeout(ctx, r.node.cfg.Heartbeat)
 	defer done()
-	err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: r.sent.Load()})
+	err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: r.sent.Load(), Cost: int(r.taken.Load())})
 	switch {
 	case errors.Is(err, queue.ErrFenced):
 		stop(queue.ErrFenced)

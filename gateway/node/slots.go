@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"qr-gateway/gateway/queue"
@@ -15,8 +16,29 @@ var errFreed = errors.New("another worker is free")
 type slots struct {
 	busy chan struct{} // a value for each worker that runs a job or claims one
 
-	mu   sync.Mutex              // guards stop, and makes setting it one with looking at busy
-	stop context.CancelCauseFunc // of the claim that waits for chats only
+	mu     sync.Mutex              // guards what follows, and makes setting stop one with looking at busy
+	stop   context.CancelCauseFunc // of the claim that waits for chats only
+	recent [][]uint64              // prefixes of the jobs that the workers had last, the newest last
+}
+
+// note remembers what a job leaves in the cache of the worker that runs it. Which of the caches it takes is the backend's choice;
+// most likely the one that was used least lately.
+func (s *slots) note(prefixes []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.recent) == cap(s.busy) {
+		s.recent = slices.Delete(s.recent, 0, 1)
+	}
+	s.recent = append(s.recent, prefixes)
+}
+
+// warm are the prefixes that the workers have in their caches.
+func (s *slots) warm() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Concat(s.recent...)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // enter prepares a claim by a worker that counts as busy already. done is to be called when the claim has returned.
@@ -50,5 +72,11 @@ func (s *slots) release() {
 func (n *Node) offer(ctx context.Context, m Model, s *slots) (queue.Lease, error) {
 	ctx, least, done := s.enter(ctx)
 	defer done()
-	return n.deps.Queue.Claim(ctx, queue.Offer{Node: n.cfg.Name, Models: []string{m.ID}, Least: least})
+	lease, err := n.deps.Queue.Claim(ctx, queue.Offer{
+		Node: n.cfg.Name, Models: []string{m.ID}, Least: least, Loaded: []string{m.ID}, Warm: s.warm(),
+	})
+	if err == nil {
+		s.note(lease.Job.Prefixes)
+	}
+	return lease, err
 }

@@ -1,0 +1,71 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"qr-gateway/backends"
+)
+
+// resumes is what the client has of an answer, for another worker to take it up, and where that was done.
+type resumes struct {
+	tokens           []int32 // that made the text
+	content, thought int     // bytes of text
+	opaque           bool    // part of the text was not made of tokens that are known
+	at               []int   // tokens that the client had, each time
+
+	// Bytes that the worker at hand will send although the client has them: see [backends.Started].
+	repeat, rethought int
+}
+
+// take notes what the client is about to get of e, and takes out of it what the client has.
+func (r *resumes) take(e backends.Event) (backends.Event, error) {
+	if s := e.Started; s != nil && len(r.at) > 0 {
+		if r.repeat, r.rethought = r.content-s.Content, r.thought-s.Reasoning; r.repeat < 0 || r.rethought < 0 {
+			r.opaque = true // a third one would do no better
+			return e, lost("the worker that took the answer up makes another text of it")
+		}
+	}
+	e.Content, r.repeat = skip(e.Content, r.repeat)
+	e.Reasoning, r.rethought = skip(e.Reasoning, r.rethought)
+	r.tokens = append(r.tokens, e.Tokens...)
+	r.content, r.thought = r.content+len(e.Content), r.thought+len(e.Reasoning)
+	r.opaque = r.opaque || e.Raw != nil || (e.Content != "" || e.Reasoning != "") && len(r.tokens) == 0
+	return e, nil
+}
+
+// begun says that the client has part of the answer, all of it made of tokens that are known.
+func (r *resumes) begun() bool { return len(r.tokens) > 0 && !r.opaque }
+
+func skip(text string, n int) (rest string, left int) {
+	took := min(n, len(text))
+	return text[took:], n - took
+}
+
+// tell adds to a result what came before its part of the answer.
+func (r *resumes) tell(res *backends.Result) {
+	if len(r.at) == 0 {
+		return
+	}
+	res.Stats.ContinuedAt = r.at
+	if res.Stats.Records != nil {
+		res.Stats.RecordsDropped += r.at[len(r.at)-1]
+	}
+}
+
+// goesOn says whether another worker may take the answer up after err.
+func (f *follower) goesOn(err error, most int) bool {
+	var known *backends.Error
+	return errors.As(err, &known) && known.Kind == backends.KindLost && f.job.Resumes && f.resumes.begun() && len(f.resumes.at) < most
+}
+
+// resume makes what is left of the answer a job of its own: its frames can't be taken for those of the run that was lost.
+func (f *follower) resume(whole Job) {
+	r := &f.resumes
+	r.at = append(r.at, len(r.tokens))
+	p := *whole.Prepared
+	p.Delivered = slices.Clone(r.tokens)
+	f.job.ID, f.job.Prepared = fmt.Sprintf("%s~%d", whole.ID, len(r.at)), &p
+	f.epoch, f.seq, f.position, f.content = 0, 0, -1, false
+}
