@@ -99,8 +99,27 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 }
 
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
-// wherever it is. Errors: *queue.FullError, *backends.Error, the sink's, or ctx's.
+// wherever it is. An answer whose worker is lost after its first text is taken up by another one, where the model can
+// ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. Errors: *queue.FullError, *backends.Error, the
+// sink's, or ctx's.
 func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Result, error) {
+	f := &follower{job: job, sink: sink, submitted: time.Now(), waits: d.deps.Waits, position: -1}
+	for {
+		result, err := d.part(ctx, f)
+		switch {
+		case err == nil:
+			f.resumes.tell(result)
+			return result, nil
+		case ctx.Err() != nil || !f.goesOn(err, d.cfg.Resume):
+			return nil, errors.Join(err, d.cancel(ctx, f.job.ID, err))
+		}
+		f.resume(job)
+	}
+}
+
+// part queues what is to be done of a job and follows it.
+func (d *Dispatcher) part(ctx context.Context, f *follower) (*backends.Result, error) {
+	job := f.job
 	payload, err := Pack(job.Prepared)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
@@ -114,18 +133,12 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 		ID: job.ID, Key: job.Key, Owner: d.cfg.Owner, Model: job.Model, Class: job.class(), Weight: job.Weight, Cost: job.Prepared.Cost(),
 		Payload: payload, Prefixes: Prefixes(job.Model, job.Prepared.Tokens),
 	}}
-	submitted := time.Now()
 	ticket, err := d.deps.Queue.Submit(ctx, w.job)
 	if err != nil {
 		return nil, queueError(err)
 	}
-	f := &follower{job: job, sink: sink, submitted: submitted, waits: d.deps.Waits, position: -1}
 	f.place(ticket.Position, ticket.Wait)
-	result, err := d.follow(ctx, f, in, w)
-	if err != nil {
-		return nil, errors.Join(err, d.cancel(ctx, job.ID, err))
-	}
-	return result, nil
+	return d.follow(ctx, f, in, w)
 }
 
 func (j Job) class() queue.Class {

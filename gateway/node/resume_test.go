@@ -26,6 +26,9 @@ func TestTakenUp(t *testing.T) {
 				return
 			}
 			r.right(got)
+			if got.err != nil {
+				return
+			}
 			if !slices.Equal(got.result.Stats.ContinuedAt, c.at) || got.result.Usage.CompletionTokens != 8 {
 				r.Errorf("%d losses: taken up at %v with %+v, want %v", c.losses, got.result.Stats.ContinuedAt, got.result.Usage, c.at)
 			}
