@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -66,57 +67,73 @@ func (c Config) upstreamModel() string {
 	return c.Model
 }
 
-// Validate reports everything that can't be.
+// FieldError is a value that can't be.
+type FieldError struct {
+	Field   string // as in a configuration file
+	Message string // what is wrong, and what it takes; it shows no key
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Message }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// Validate reports everything that can't be; each error is a *FieldError.
 func (c Config) Validate() error {
-	errs := []error{c.checkURL(), c.checkKey(), c.checkHeaders()}
+	errs := append([]error{c.checkURL(), c.checkKey()}, c.checkHeaders()...)
 	if c.Model == "" {
-		errs = append(errs, errors.New("it has no id"))
+		errs = append(errs, wrong("id", "is missing"))
 	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{
-		{"connect", c.Timeouts.Connect},
-		{"first_byte", c.Timeouts.FirstByte},
-		{"idle", c.Timeouts.Idle},
-		{"total", c.Timeouts.Total},
-		{"health interval", c.Health.Interval},
-		{"health retry", c.Health.Retry},
-		{"health time-out", c.Health.Timeout},
+		{"timeouts.connect", c.Timeouts.Connect},
+		{"timeouts.first_byte", c.Timeouts.FirstByte},
+		{"timeouts.idle", c.Timeouts.Idle},
+		{"timeouts.total", c.Timeouts.Total},
+		{"health.interval", c.Health.Interval},
+		{"health.retry", c.Health.Retry},
+		{"health.timeout", c.Health.Timeout},
 	} {
 		if d.value <= 0 {
-			errs = append(errs, fmt.Errorf("%s is %s; it takes more than 0", d.name, d.value))
+			errs = append(errs, wrong(d.name, "is %s; it takes more than 0", d.value))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+const exampleURL = "it takes an address such as http://127.0.0.1:8081/v1"
+
 func (c Config) checkURL() error {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil: // its text would show the address whole
-		return errors.New("url can't be read; it takes an address such as http://127.0.0.1:8081/v1")
+		return wrong("url", "can't be read; %s", exampleURL)
+	case c.URL == "":
+		return wrong("url", "is missing; %s", exampleURL)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("url is %q; it takes an address such as http://127.0.0.1:8081/v1", u.Redacted())
+		return wrong("url", "is %q; %s", u.Redacted(), exampleURL)
 	case u.User != nil:
-		return errors.New("url has a user in it; put the key into api_key or api_key_file")
+		return wrong("url", "has a user in it; put the key into api_key or api_key_file")
 	case u.Fragment != "":
-		return fmt.Errorf("url %s has a part behind #, which no server gets; leave it out", u.Redacted())
+		return wrong("url", "is %s: no server gets what is behind #; leave it out", u.Redacted())
 	}
 	return nil
 }
 
 func (c Config) checkKey() error {
 	if c.APIKey != "" && c.APIKeyFile != "" {
-		return errors.New("api_key and api_key_file are both given; give one of them")
+		return wrong("api_key_file", "is given beside api_key; give one of them")
 	}
 	return checkKey(c.APIKey, "api_key")
 }
 
 // checkKey never shows the key.
 func checkKey(key, from string) error {
-	if !httpguts.ValidHeaderFieldValue(key) || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%s holds a key with spaces, line breaks or other characters that no key has", from)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return wrong(from, "holds a key with spaces, line breaks or other characters that no key has")
 	}
 	return nil
 }
@@ -132,30 +149,27 @@ func (c Config) keyOf() (string, error) {
 	}
 	key := strings.TrimSpace(string(data))
 	if key == "" {
-		return "", fmt.Errorf("read api_key_file: %s is empty", c.APIKeyFile)
+		return "", fmt.Errorf("read api_key_file: %s is empty; it takes the key and nothing else", c.APIKeyFile)
 	}
-	if err := checkKey(key, "api_key_file"); err != nil {
-		return "", fmt.Errorf("read %s: %w", c.APIKeyFile, err)
-	}
-	return key, nil
+	return key, checkKey(key, "api_key_file")
 }
 
 // reserved are the headers that are not for a configuration to set.
 var reserved = []string{"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-func (c Config) checkHeaders() error {
+func (c Config) checkHeaders() []error {
 	var errs []error
-	for name, value := range c.Headers {
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !httpguts.ValidHeaderFieldName(name):
-			errs = append(errs, fmt.Errorf("headers: %q is no name of a header", name))
+			errs = append(errs, wrong("headers", "has %q, which is no name of a header", name))
 		case slices.Contains(reserved, canonical):
-			errs = append(errs, fmt.Errorf("headers: %s is set by the gateway itself; leave it out", canonical))
-		case !httpguts.ValidHeaderFieldValue(value):
-			errs = append(errs, fmt.Errorf("headers: the value of %s has characters that no header can have", canonical))
+			errs = append(errs, wrong("headers", "has %s, which the gateway sets itself; leave it out", canonical))
+		case !httpguts.ValidHeaderFieldValue(c.Headers[name]):
+			errs = append(errs, wrong("headers", "has a value of %s with characters that no header can have", canonical))
 		case canonical == "Authorization" && (c.APIKey != "" || c.APIKeyFile != ""):
-			errs = append(errs, errors.New("headers: Authorization is there beside a key; give one of them"))
+			errs = append(errs, wrong("headers", "has Authorization beside a key; give one of them"))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }

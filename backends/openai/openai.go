@@ -67,10 +67,11 @@ func New(cfg Config, deps Deps) (*Backend, error) {
 }
 
 func newClient(cfg Config) *http.Client {
-	dialer := &net.Dialer{Timeout: cfg.Timeouts.Connect, KeepAlive: 30 * time.Second}
+	limit := cfg.Timeouts.Connect + time.Second // for what goes on behind a request that has given up: its own watch comes first
+	dialer := &net.Dialer{Timeout: limit, KeepAlive: 30 * time.Second}
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: cfg.Timeouts.Connect,
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: limit,
 			ForceAttemptHTTP2: true, MaxIdleConns: cfg.Workers + 2, MaxIdleConnsPerHost: cfg.Workers + 2, IdleConnTimeout: 90 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableCompression:     true, // a compressed stream comes in lumps

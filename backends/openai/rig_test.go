@@ -17,13 +17,12 @@ import (
 	"time"
 
 	"qr-gateway/backends"
-	"qr-gateway/gateway/node"
 )
 
-var (
-	_ backends.Backend = (*Backend)(nil)
-	_ node.Readiness   = (*Backend)(nil)
-)
+var _ interface {
+	backends.Backend
+	WaitReady(context.Context) error // for nodes
+} = (*Backend)(nil)
 
 const modelList = `{"object":"list","data":[{"id":"there","object":"model"}]}`
 

@@ -13,6 +13,7 @@ import (
 	"qr-gateway/backends"
 	"qr-gateway/backends/fake"
 	"qr-gateway/backends/llama"
+	"qr-gateway/backends/openai"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
@@ -101,8 +102,9 @@ type makeBackend func(config.Model, config.Config, backendDeps) (backends.Backen
 // backendKinds is the table of backends, one line each, by the name that a model gives.
 func backendKinds() map[string]makeBackend {
 	return map[string]makeBackend{
-		config.BackendFake:  newFake,
-		config.BackendLlama: newLlama,
+		config.BackendFake:   newFake,
+		config.BackendLlama:  newLlama,
+		config.BackendOpenAI: newOpenAI,
 	}
 }
 
@@ -134,6 +136,10 @@ func newFake(m config.Model, _ config.Config, _ backendDeps) (backends.Backend, 
 		c.Description = m.Description
 	}
 	return fake.New(c, fake.Deps{})
+}
+
+func newOpenAI(m config.Model, _ config.Config, d backendDeps) (backends.Backend, error) {
+	return openai.New(m.Upstream(), openai.Deps{Log: d.log})
 }
 
 func llamaConfig(m config.Model, cfg config.Config) llama.Config {

@@ -110,8 +110,9 @@ type Engine struct {
 
 // Backends that a model can name.
 const (
-	BackendLlama = "llama"
-	BackendFake  = "fake"
+	BackendLlama  = "llama"
+	BackendOpenAI = "openai"
+	BackendFake   = "fake"
 )
 
 // Model is one served model.
@@ -137,6 +138,15 @@ type Model struct {
 	Replicas       []Replica      `mapstructure:"replicas"`        // backends that serve it; none: the model's own keys describe the only one
 	Route          Route          `mapstructure:"route"`           // how one of them is picked
 
+	// Of a server that requests are passed on to.
+	URL           string            `mapstructure:"url"`            // below which its chat/completions is
+	APIKey        string            `mapstructure:"api_key"`        // for it
+	APIKeyFile    string            `mapstructure:"api_key_file"`   // holds the key; in the file, relative to the file's folder
+	UpstreamModel string            `mapstructure:"upstream_model"` // the model's name there; empty: its id
+	Headers       map[string]string `mapstructure:"headers"`        // sent with every request
+	Timeouts      Timeouts          `mapstructure:"timeouts"`
+	QR            string            `mapstructure:"qr"` // refuse or pass: what becomes of qr_ parameters
+
 	// Load fills in what follows.
 	Members []Member          `mapstructure:"-"` // the replicas, each as a model of its own
 	Params  sampler.Params    `mapstructure:"-"` // what a request starts from
@@ -158,7 +168,7 @@ func Default() Config {
 		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain}, OpenWebUI: OpenWebUI{ModelInfo: true},
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
-		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendFake},
+		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendOpenAI, BackendFake},
 	}
 }
 
@@ -167,5 +177,6 @@ func DefaultModel(id string) Model {
 	return Model{
 		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16", Prompts: []string{},
 		Aliases: []string{}, Route: defaultRoute(), Params: sampler.Defaults(),
+		Headers: map[string]string{}, Timeouts: defaultTimeouts(), QR: QRRefuse,
 	}
 }

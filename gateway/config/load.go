@@ -158,6 +158,7 @@ func readFile(path string) (map[string]any, error) {
 	for _, m := range entries(settings["models"]) {
 		for _, member := range append(entries(m["replicas"]), m) {
 			member["path"] = anchor(path, member["path"])
+			member["api_key_file"] = anchor(path, member["api_key_file"])
 		}
 	}
 	if entropy, ok := settings["entropy"].(map[string]any); ok {

@@ -57,6 +57,9 @@ func modelDefaults() map[string]any {
 func unknownKeys(path string, value any, t reflect.Type) []error {
 	switch {
 	case t.Kind() == reflect.Struct:
+		if value == nil {
+			return nil // left out
+		}
 		m, ok := value.(map[string]any)
 		if !ok {
 			return []error{&FieldError{Path: path, Message: fmt.Sprintf("is %v; it takes keys with values", value)}}
@@ -153,6 +156,8 @@ func hook(from, to reflect.Type, data any) (any, error) {
 			return overDefaults(defaultRoute(), m), nil
 		case reflect.TypeFor[Breaker]():
 			return overDefaults(defaultRoute().Breaker, m), nil
+		case reflect.TypeFor[Timeouts]():
+			return overDefaults(defaultTimeouts(), m), nil
 		}
 	}
 	return data, sameKind(from, to, data)

@@ -168,7 +168,8 @@ func (m Model) checkEngine(c *checks) {
 	if m.Context != 0 {
 		c.between("context", m.Context, 64, 1<<24)
 	}
-	c.between("workers", m.Workers, 1, 64)
+	m.checkUpstream(c)
+	c.between("workers", m.Workers, 1, m.mostWorkers())
 	c.between("threads", m.Threads, 0, 1024)
 	c.between("group", m.Group, 1, 64)
 	if c.between("chunk", m.Chunk, 64, 512); m.Chunk%64 != 0 && m.Chunk > 64 {

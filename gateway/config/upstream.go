@@ -1,0 +1,58 @@
+package config
+
+import (
+	"errors"
+	"time"
+
+	"qr-gateway/backends/openai"
+)
+
+// What becomes of the qr_ parameters of requests that are passed on.
+const (
+	QRRefuse = "refuse" // a request with one is refused: the server doesn't know them
+	QRPass   = "pass"   // they go on: the server is another qr-gateway
+)
+
+// Timeouts bound the parts of a request that is passed on.
+type Timeouts struct {
+	Connect   time.Duration `mapstructure:"connect"`    // until there is a connection
+	FirstByte time.Duration `mapstructure:"first_byte"` // from there to the first byte of a stream
+	Idle      time.Duration `mapstructure:"idle"`       // between bytes, from then on
+	Total     time.Duration `mapstructure:"total"`      // of all together
+}
+
+func defaultTimeouts() Timeouts { return Timeouts(openai.DefaultConfig().Timeouts) }
+
+// mostWorkers bounds the requests that run at once: a server elsewhere has its own bounds.
+func (m Model) mostWorkers() int {
+	if m.Backend == BackendOpenAI {
+		return 4096
+	}
+	return 64
+}
+
+// Upstream is the model as the openai backend takes it.
+func (m Model) Upstream() openai.Config {
+	c := openai.DefaultConfig()
+	c.Model, c.Description, c.Context, c.Workers = m.ID, m.Description, m.Context, m.Workers
+	c.URL, c.APIKey, c.APIKeyFile, c.UpstreamModel, c.Headers = m.URL, m.APIKey, m.APIKeyFile, m.UpstreamModel, m.Headers
+	c.Timeouts, c.PassParams = openai.Timeouts(m.Timeouts), m.QR == QRPass
+	return c
+}
+
+// checkUpstream checks what belongs to a server that requests are passed on to.
+func (m Model) checkUpstream(c *checks) {
+	c.oneOf("qr", m.QR, QRRefuse, QRPass)
+	if m.Backend != BackendOpenAI {
+		if m.URL != "" {
+			c.fail("url", "is for a model with backend: %s; this one has %s", BackendOpenAI, m.Backend)
+		}
+		return
+	}
+	for _, err := range parts(m.Upstream().Validate()) {
+		var own *openai.FieldError
+		if errors.As(err, &own) && own.Field != "id" { // which has a check of its own
+			c.fail(own.Field, "%s", own.Message)
+		}
+	}
+}
