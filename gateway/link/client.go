@@ -45,6 +45,7 @@ type Client struct {
 	secret string
 	schema string
 	dial   func(a address.Address) (*grpc.ClientConn, error)
+	counts clientCounts
 	fresh  chan struct{} // has a value when conns wait to be started
 
 	mu     sync.Mutex // guards all below

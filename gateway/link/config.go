@@ -3,6 +3,9 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +19,8 @@ type Config struct {
 	Gateway string `mapstructure:"-"`      // name, for the workers' logs
 	Version string `mapstructure:"-"`      // of the program
 	Listen  string `mapstructure:"listen"` // host:port, or unix:///path
+	// Advertise is the address that workers reach the gateway by, where it isn't Listen: jobs carry it.
+	Advertise string `mapstructure:"advertise"`
 
 	Secret     string `mapstructure:"-"`           // that workers must show; or it is in a file
 	SecretFile string `mapstructure:"secret_file"` //
@@ -71,6 +76,7 @@ func (c *Config) Validate() error {
 		"listen %s reaches beyond this machine, and prompts and answers would cross the network in the clear: set tls_cert and tls_key, or insecure", c.Listen)
 	f.check(err != nil || a.Network == "unix" || c.hasSecret() || c.TLSClientCA != "",
 		"listen %s: anybody who can connect could take part as a worker: set a secret or tls_client_ca", c.Listen)
+	f.advertise(a, c.Advertise)
 	f.check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key belong together: one of them is not given")
 	f.check(c.TLSClientCA == "" || c.TLSCert != "", "tls_client_ca needs tls_cert and tls_key")
 	f.secret(c.Secret, c.SecretFile)
@@ -82,10 +88,40 @@ func (c *Config) Validate() error {
 	return errors.Join(f...)
 }
 
+// owner is the address that workers dial, once a listener is bound.
+func (c *Config) owner(bound net.Addr) string {
+	a, err := address.Parse(c.Listen)
+	t, tcp := bound.(*net.TCPAddr)
+	switch {
+	case c.Advertise != "":
+		return c.Advertise
+	case err != nil || !tcp:
+		return c.Listen
+	}
+	return net.JoinHostPort(a.Host, strconv.Itoa(t.Port))
+}
+
 func (c *Config) hasSecret() bool { return c.Secret != "" || c.SecretFile != "" }
 
 func (c *Config) files() certs.Files {
 	return certs.Files{CA: c.TLSClientCA, Cert: c.TLSCert, Key: c.TLSKey}
+}
+
+// advertise checks that workers can be told an address to dial.
+func (f *findings) advertise(listen address.Address, other string) {
+	if other == "" {
+		ip, err := netip.ParseAddr(listen.Host)
+		everywhere := listen.Network == "tcp" && (listen.Host == "" || err == nil && ip.IsUnspecified())
+		f.check(!everywhere, "listen %s names no host that workers could dial: set advertise to host:port as they reach it", listen.Text)
+		return
+	}
+	a, err := address.Parse(other)
+	if err == nil {
+		err = a.CheckDial()
+	}
+	if err != nil {
+		*f = append(*f, fmt.Errorf("advertise: %w", err))
+	}
 }
 
 func (f *findings) secret(text, file string) {

@@ -100,6 +100,7 @@ func (c *conn) tryPut(m *linkpb.Frame) (*outbox, <-chan struct{}, error) {
 		return nil, box.wait(), nil
 	}
 	box.frames = append(box.frames, m)
+	c.client.counts.frames.Add(1)
 	c.list(box)
 	return box, nil, nil
 }
@@ -151,7 +152,10 @@ func (c *conn) settled(ctx context.Context, box *outbox, seq int64) error {
 		c.mu.Lock()
 		taken, err, wait := box.taken >= seq, box.err, box.wait()
 		c.mu.Unlock()
-		if taken || err != nil {
+		switch {
+		case taken:
+			return nil
+		case err != nil:
 			return err
 		}
 		select {
@@ -214,6 +218,7 @@ func (c *conn) expire() {
 		return
 	}
 	c.expired = true
+	c.client.counts.expired.Add(1)
 	c.failAll(c.noLink())
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"qr-gateway/backends"
@@ -79,7 +80,7 @@ func TestFramesArriveAsTheyAre(t *testing.T) {
 // TestLargeFrame sends more than one message of gRPC takes, while others go on.
 func TestLargeFrame(t *testing.T) {
 	k, c, p := pair(t, nil)
-	text := strings.Repeat("four", 1<<20)
+	text := strings.Repeat("four", 1<<19)
 	var work sync.WaitGroup
 	work.Go(func() {
 		if err := send(within(t), c, p.addr(), "small", 200); err != nil {
@@ -100,9 +101,9 @@ func TestLargeFrame(t *testing.T) {
 func TestTooLargeFrame(t *testing.T) {
 	k := newTaker()
 	s, _ := serve(t, k, func(c *link.Config) { c.MaxMessage = 1 << 20 })
-	c, _ := dial(t, link.ClientDeps{}, nil)
+	c, _ := dial(t, link.ClientDeps{}, func(c *link.ClientConfig) { c.MaxMessage = 2 << 20 })
 	owner := s.Addr().String()
-	f := dispatch.Frame{Job: "early", Epoch: 1, Seq: 1, Result: &backends.Result{Reason: strings.Repeat("x", 2<<20)}}
+	f := dispatch.Frame{Job: "early", Epoch: 1, Seq: 1, Result: &backends.Result{Reason: strings.Repeat("x", 3<<19)}}
 	for _, job := range []string{"early", "late"} { // before the gateway has told its limit, and after
 		f.Job = job
 		err := c.Deliver(within(t), owner, f)
@@ -113,7 +114,7 @@ func TestTooLargeFrame(t *testing.T) {
 	if err := send(within(t), c, owner, "next", 3); err != nil {
 		t.Error(err)
 	}
-	f.Event, f.Result, f.Job = backends.Event{Content: strings.Repeat("x", 17<<20)}, nil, "own limit"
+	f.Event, f.Result, f.Job = backends.Event{Content: strings.Repeat("x", 2<<20)}, nil, "own limit"
 	if err := c.Deliver(within(t), owner, f); !errors.Is(err, link.ErrTooLarge) {
 		t.Errorf("Deliver over the worker's own limit = %v", err)
 	}
@@ -157,7 +158,7 @@ func TestLastFrameIsTaken(t *testing.T) {
 	until(t, "the frame is under way", func() bool { all := c.Gateways(); return len(all) > 0 && all[0].Frames == 1 && all[0].Up })
 	select {
 	case err := <-ended:
-		t.Errorf("Deliver = %v before the frame was taken", err)
+		t.Fatalf("Deliver = %v before the frame was taken", err)
 	default:
 	}
 	let()
@@ -205,16 +206,17 @@ func TestLeavesWhileBlocked(t *testing.T) {
 func TestCuts(t *testing.T) {
 	repeats := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		jobs := rapid.IntRange(1, 4).Draw(rt, "jobs")
-		frames := rapid.IntRange(1, 120).Draw(rt, "frames")
-		blows := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 4).Draw(rt, "blows")
-		gaps := rapid.SliceOfN(rapid.IntRange(0, 3000), 4, 4).Draw(rt, "gaps in us")
-		repeats += drill(t, jobs, frames, func(p *proxy) {
-			for i, kind := range blows {
-				<-time.After(time.Duration(gaps[i]) * time.Microsecond)
-				p.blow(kind)
-			}
-		})
+		d := drill{
+			jobs: rapid.IntRange(1, 4).Draw(rt, "jobs"), frames: rapid.IntRange(1, 120).Draw(rt, "frames"),
+			lag:   time.Duration(rapid.IntRange(0, 300).Draw(rt, "lag in us")) * time.Microsecond,
+			blows: rapid.SliceOfN(rapid.IntRange(0, 5), 0, 4).Draw(rt, "blows"),
+			gaps:  rapid.SliceOfN(rapid.IntRange(0, 5000), 4, 4).Draw(rt, "gaps in us"),
+		}
+		again, err := d.run(t)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		repeats += again
 	})
 	if repeats == 0 {
 		t.Error("no frame was sent again: the blows meet nothing")
@@ -236,30 +238,38 @@ func (p *proxy) blow(kind int) {
 	}
 }
 
-// drill sends frames of several jobs while the network is as harm makes it, and returns how many came more than once.
-func drill(t *testing.T, jobs, frames int, harm func(p *proxy)) (repeats int) {
-	t.Helper()
+// drill sends frames of several jobs while the network does harm.
+type drill struct {
+	jobs, frames int
+	lag          time.Duration // of each Deliver of the gateway
+	blows, gaps  []int
+}
+
+// run returns how many frames were delivered more than once.
+func (d drill) run(t *testing.T) (repeats int, err error) {
 	k := newTaker()
+	k.lag = d.lag
 	s, server := serve(t, k, func(c *link.Config) { c.Silence = 200 * time.Millisecond })
 	p := newProxy(t, s.Addr().String())
 	c, client := dial(t, link.ClientDeps{}, func(c *link.ClientConfig) { c.Pulse, c.Silence = 20*time.Millisecond, 100*time.Millisecond })
-	var work sync.WaitGroup
-	for i := range jobs {
-		job := fmt.Sprint("job", i)
-		work.Go(func() {
-			if err := send(within(t), c, p.addr(), job, frames); err != nil {
-				t.Errorf("%s: %v", job, err)
-			}
-		})
+	var work errgroup.Group
+	for i := range d.jobs {
+		work.Go(func() error { return send(within(t), c, p.addr(), fmt.Sprint("job", i), d.frames) })
 	}
-	harm(p)
-	work.Wait()
+	for i, kind := range d.blows {
+		<-time.After(time.Duration(d.gaps[i]) * time.Microsecond)
+		p.blow(kind)
+	}
+	err = work.Wait()
 	client.stop()
 	server.stop()
-	for i := range jobs {
-		whole(t, k.frames(t, fmt.Sprint("job", i), 0), frames)
+	for i := range d.jobs {
+		err = errors.Join(err, check(k.taken[fmt.Sprint("job", i)], d.frames))
 	}
-	return k.calls - jobs*frames
+	if k.twice {
+		err = errors.Join(err, errors.New("two streams delivered frames of one job at the same time"))
+	}
+	return k.calls - d.jobs*d.frames, err
 }
 
 // TestOneWay has everything lost in one direction, which no side is told of.
@@ -297,6 +307,35 @@ func TestResultIsNotGone(t *testing.T) {
 	k.set(func(k *taker) { k.gone["a"] = true })
 	if err := <-ended; err != nil {
 		t.Errorf("Deliver = %v, want nil: the frame had been taken", err)
+	}
+}
+
+// TestOldStreamEndsFirst has the worker come back while something of its old stream is still being delivered.
+func TestOldStreamEndsFirst(t *testing.T) {
+	k, c, p := pair(t, nil)
+	let := k.hold("a")
+	defer let()
+	k.set(func(k *taker) { k.stubborn = true })
+	ended := make(chan error, 1)
+	go func() { ended <- send(within(t), c, p.addr(), "a", 20) }()
+	until(t, "a frame is being delivered", func() bool { return k.delivers("a") })
+	p.lose(false)
+	until(t, "the worker has come back", func() bool { return p.count() > 1 })
+	select {
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(100 * time.Millisecond): // for what must not happen
+	}
+	let()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	whole(t, k.frames(t, "a", 20), 20)
+	if n := c.Counts(); n.Links != 2 || n.Resent != 19 && n.Resent != 20 {
+		t.Errorf("the worker counts %+v, want 20 frames sent again, or one less", n)
+	}
+	if k.twice {
+		t.Error("two streams delivered frames of one job at the same time")
 	}
 }
 
@@ -375,6 +414,9 @@ func TestComesBack(t *testing.T) {
 	}
 	p.close(false)
 	until(t, "it is up again", up(c))
+	if n := c.Counts(); n.Links < 2 || n.Expired != 1 || n.Frames < 33 {
+		t.Errorf("the worker counts %+v", n)
+	}
 	if err := send(within(t), c, p.addr(), "b", 100); err != nil {
 		t.Error(err)
 	}

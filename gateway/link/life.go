@@ -23,6 +23,7 @@ var (
 	errHandshake = errors.New("the other side took too long to connect and say who it is")
 	errProtocol  = errors.New("the other side does not keep to the protocol")
 	errIdle      = errors.New("nobody needs the link")
+	errBehind    = errors.New("the other side does not read what it is sent")
 )
 
 // logAgain is how often the log is told of a gateway that stays away.
@@ -162,7 +163,9 @@ func (c *conn) raise(w *linkpb.Welcome, announced *linkpb.Announce) {
 	c.most = limitOf(c.client.cfg.MaxMessage, w.MaxMessage)
 	c.cut, c.beat, c.line = cutter{}, nil, nil
 	c.control = []*linkpb.FromWorker{{What: &linkpb.FromWorker_Announce{Announce: announced}}}
+	c.client.counts.links.Add(1)
 	for _, box := range c.boxes {
+		c.client.counts.resent.Add(uint64(box.sent))
 		box.sent, box.listed = 0, false
 		for _, m := range box.frames {
 			if err := c.tooLarge(m); err != nil {

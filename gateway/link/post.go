@@ -6,7 +6,7 @@ import (
 	"qr-gateway/gateway/link/linkpb"
 )
 
-// post holds what is to be sent to one worker. It is bounded by what the worker has sent: there is one room for each run.
+// post holds what is to be sent to one worker. It is bounded: there is one room for each run, and runs are.
 type post struct {
 	wake chan struct{} // has a value when there may be something to send
 
@@ -26,12 +26,19 @@ func (p *post) echo(b *linkpb.Beat) {
 	nudge(p.wake)
 }
 
-// add has a message sent.
-func (p *post) add(m *linkpb.FromGateway) {
+// maxPosts is how many messages may wait that are no rooms.
+const maxPosts = 1 << 14
+
+// add has a message sent. It reports whether there was room.
+func (p *post) add(m *linkpb.FromGateway) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.control) >= maxPosts {
+		return false
+	}
 	p.control = append(p.control, m)
-	p.mu.Unlock()
 	nudge(p.wake)
+	return true
 }
 
 // room has the worker told that a run's frames up to seq are taken.

@@ -104,7 +104,7 @@ func request() *backends.Request {
 }
 
 func TestPrepare(t *testing.T) {
-	s, _ := serve(t, newTaker(), nil)
+	s, _ := serve(t, newTaker(), func(c *link.Config) { c.MaxMessage = 1 << 20 })
 	cfg := fake.DefaultConfig()
 	cfg.Model = "m"
 	m, err := fake.New(cfg, fake.Deps{})
@@ -123,12 +123,12 @@ func TestPrepare(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("prepared request (-here +there):\n%s", diff)
 	}
-	long := strings.Repeat("x", 3<<20)
+	long := strings.Repeat("x", 600<<10) // goes in parts
 	_, err = s.Backend("m").Prepare(within(t), &backends.Request{ID: "r", Model: "m", Text: &long})
-	if e := as(t, err, backends.KindTooLong); e.Code != "context_length_exceeded" || !strings.Contains(e.Message, "3145728") {
+	if e := as(t, err, backends.KindTooLong); e.Code != "context_length_exceeded" || !strings.Contains(e.Message, "614400") {
 		t.Errorf("a long prompt: %v", err)
 	}
-	long = strings.Repeat(long, 6)
+	long = strings.Repeat(long, 2)
 	_, err = s.Backend("m").Prepare(within(t), &backends.Request{ID: "r", Model: "m", Text: &long})
 	if _ = as(t, err, backends.KindInvalid); !errors.Is(err, link.ErrTooLarge) {
 		t.Errorf("a prompt over max_message: %v", err)
@@ -181,6 +181,9 @@ func TestPrepareElsewhere(t *testing.T) {
 			p, err := s.Backend("m").Prepare(within(t), request())
 			if err != nil || p.Stops[0] != "good" {
 				t.Errorf("Prepare = %+v, %v", p, err)
+			}
+			if n := s.Counts(); n.Links != 2 || n.Prepares != 2 || n.Retries != 1 {
+				t.Errorf("the gateway counts %+v", n)
 			}
 		})
 	}

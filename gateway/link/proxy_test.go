@@ -16,6 +16,7 @@ type proxy struct {
 	conns map[net.Conn]bool
 	up    *way // from worker to gateway
 	down  *way
+	came  int  // connections
 	shut  bool // no connection is let through
 }
 
@@ -61,6 +62,7 @@ func (p *proxy) accept() {
 			continue
 		}
 		p.conns[from], p.conns[to] = true, true
+		p.came++
 		up, down := p.up, p.down
 		p.mu.Unlock()
 		p.work.Go(func() { p.copy(to, from, up) })
@@ -88,6 +90,13 @@ func (p *proxy) copy(to, from net.Conn, w *way) {
 		p.mu.Unlock()
 		return
 	}
+}
+
+// count is how many connections were let through.
+func (p *proxy) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.came
 }
 
 // cut breaks all connections. New ones work.

@@ -67,6 +67,9 @@ func refuses(t *testing.T, gateway func(c *link.Config), worker func(c *link.Cli
 			t.Errorf("the gateway's log does not say %q:\n%s", want, at)
 		}
 	}
+	if len(server) > 0 && s.Counts().Refused == 0 {
+		t.Error("nobody was counted as refused")
+	}
 	if all := at.String() + log.String() + err.Error(); strings.Contains(all, secret) || strings.Contains(all, "-another-secret-") {
 		t.Errorf("a secret was told: %s", all)
 	}
@@ -307,6 +310,8 @@ func TestConfigsAreChecked(t *testing.T) {
 		"listen":                 func(c *link.Config) { c.Listen = "" },
 		"reaches beyond":         func(c *link.Config) { c.Listen = "0.0.0.0:0" },
 		"anybody":                func(c *link.Config) { c.Secret = "" },
+		"advertise to host:port": func(c *link.Config) { c.Listen, c.Insecure = "0.0.0.0:0", true },
+		"advertise: address":     func(c *link.Config) { c.Advertise = "nonsense" },
 		"belong together":        func(c *link.Config) { c.TLSCert = "x" },
 		"needs tls_cert":         func(c *link.Config) { c.TLSClientCA = "x" },
 		"openssl rand":           func(c *link.Config) { c.Secret = "short" },
@@ -355,6 +360,58 @@ func TestDialsNoStranger(t *testing.T) {
 	c, _ := dial(t, link.ClientDeps{}, nil)
 	if err := c.Deliver(within(t), "192.0.2.1:1", last("a", 1)); err == nil || !strings.Contains(err.Error(), "in the clear") {
 		t.Errorf("Deliver = %v", err)
+	}
+}
+
+// TestOwner is what jobs carry.
+func TestOwner(t *testing.T) {
+	unix := socket(t)
+	for listen, c := range map[string]struct{ advertise, want string }{
+		"127.0.0.1:0": {"", "127.0.0.1:"},
+		"localhost:0": {"", "localhost:"},
+		"0.0.0.0:0":   {"gateway.example:7", "gateway.example:7"},
+		unix:          {"", unix},
+	} {
+		cfg := link.DefaultConfig()
+		cfg.Listen, cfg.Secret, cfg.Insecure, cfg.Advertise = listen, secret, true, c.advertise
+		s, err := link.New(cfg, link.Deps{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Owner(); !strings.HasPrefix(got, c.want) || strings.HasSuffix(got, ":0") {
+			t.Errorf("a gateway on %s is told to be at %s", listen, got)
+		}
+		_ = s.Close()
+	}
+}
+
+// TestReasons is what the table of docs/cluster.md says of a worker's log.
+func TestReasons(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := closed.Addr().String()
+	_ = closed.Close()
+	dir, now := t.TempDir(), time.Now()
+	ca := certstest.NewCA(t, dir, "ca", now.Add(-time.Hour), now.Add(time.Hour))
+	plain, _ := serve(t, newTaker(), nil)
+	for name, c := range map[string]struct {
+		owner, want string
+		change      func(c *link.ClientConfig)
+	}{
+		"nobody":   {nobody, "connection refused", func(*link.ClientConfig) {}},
+		"no TLS":   {plain.Addr().String(), "first record does not look like a TLS handshake", func(c *link.ClientConfig) { c.TLSCA = ca.File }},
+		"no route": {"unix:///nowhere/socket", "no such file", func(*link.ClientConfig) {}},
+	} {
+		worker, _ := dial(t, link.ClientDeps{}, func(cfg *link.ClientConfig) {
+			cfg.Patience = 300 * time.Millisecond
+			c.change(cfg)
+		})
+		err := worker.Deliver(within(t), c.owner, last("a", 1))
+		if !errors.Is(err, link.ErrNoLink) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ func (r *remote) Prepare(ctx context.Context, req *backends.Request) (*backends.
 			return p, err
 		}
 		search.tried[e], search.last = true, err
+		s.counts.retries.Add(1)
 		s.deps.Log.InfoContext(ctx, "prepare on another worker", "model", r.model, "request", req.ID, "worker", e.hello.Worker, "reason", err)
 	}
 }
@@ -138,6 +139,7 @@ func (s *Server) prepareOn(ctx context.Context, e *session, others bool, m *link
 		ctx, stop = context.WithTimeoutCause(ctx, s.cfg.PrepareTry, errSlow)
 		defer stop()
 	}
+	s.counts.prepares.Add(1)
 	answer, err := e.ask(ctx, m)
 	if err != nil {
 		return nil, err
@@ -166,14 +168,14 @@ func (e *session) ask(ctx context.Context, m *linkpb.Prepare) (*linkpb.Prepared,
 		return nil, errWorkerGone
 	}
 	defer e.forget(m.Number)
-	e.out.add(&linkpb.FromGateway{What: &linkpb.FromGateway_Prepare{Prepare: m}})
+	e.send(&linkpb.FromGateway{What: &linkpb.FromGateway_Prepare{Prepare: m}})
 	select {
 	case a := <-got:
 		return a, nil
 	case <-e.over:
 		return nil, errWorkerGone
 	case <-ctx.Done():
-		e.out.add(&linkpb.FromGateway{What: &linkpb.FromGateway_Drop{Drop: &linkpb.Drop{Number: m.Number}}})
+		e.send(&linkpb.FromGateway{What: &linkpb.FromGateway_Drop{Drop: &linkpb.Drop{Number: m.Number}}})
 		return nil, context.Cause(ctx)
 	}
 }

@@ -27,28 +27,35 @@ const patience = 20 * time.Second
 
 // taker takes frames as the dispatcher does: it drops what it has seen.
 type taker struct {
-	mu      sync.Mutex // guards all below
-	taken   map[string][]dispatch.Frame
-	calls   int
-	gone    map[string]bool
-	holds   map[string]chan struct{} // a job's frames wait until it is closed
-	changed chan struct{}
+	mu       sync.Mutex // guards all below
+	taken    map[string][]dispatch.Frame
+	calls    int
+	busy     map[string]bool // jobs with a Deliver under way
+	stubborn bool            // what is held stays, whatever becomes of its stream
+	twice    bool            // two of one job were, at the same time
+	lag      time.Duration   // that each Deliver takes, whatever becomes of its stream
+	gone     map[string]bool
+	holds    map[string]chan struct{} // a job's frames wait until it is closed
+	changed  chan struct{}
 }
 
 func newTaker() *taker {
 	return &taker{
-		taken: map[string][]dispatch.Frame{}, gone: map[string]bool{}, holds: map[string]chan struct{}{}, changed: make(chan struct{}),
+		taken: map[string][]dispatch.Frame{}, gone: map[string]bool{}, holds: map[string]chan struct{}{}, busy: map[string]bool{},
+		changed: make(chan struct{}),
 	}
 }
 
 func (k *taker) Deliver(ctx context.Context, f dispatch.Frame) error {
-	k.mu.Lock()
-	hold := k.holds[f.Job]
-	k.mu.Unlock()
+	hold, lag, ends := k.begin(ctx, f.Job)
+	defer k.set(func(k *taker) { delete(k.busy, f.Job) })
+	if lag > 0 {
+		<-time.After(lag)
+	}
 	if hold != nil {
 		select {
 		case <-hold:
-		case <-ctx.Done():
+		case <-ends:
 			return context.Cause(ctx)
 		}
 	}
@@ -64,6 +71,25 @@ func (k *taker) Deliver(ctx context.Context, f dispatch.Frame) error {
 	close(k.changed)
 	k.changed = make(chan struct{})
 	return nil
+}
+
+// begin tells what a Deliver is to wait for, and what ends that.
+func (k *taker) begin(ctx context.Context, job string) (hold chan struct{}, lag time.Duration, ends <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.twice = k.twice || k.busy[job]
+	k.busy[job] = true
+	if !k.stubborn {
+		ends = ctx.Done()
+	}
+	return k.holds[job], k.lag, ends
+}
+
+// delivers reports that a frame of a job is being delivered.
+func (k *taker) delivers(job string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.busy[job]
 }
 
 // set changes what the taker does.
@@ -207,14 +233,21 @@ func send(ctx context.Context, c *link.Client, owner, job string, n int) error {
 // whole asserts that frames 1 to n came, each once and in order.
 func whole(t testing.TB, got []dispatch.Frame, n int) {
 	t.Helper()
+	if err := check(got, n); err != nil {
+		t.Error(err)
+	}
+}
+
+func check(got []dispatch.Frame, n int) error {
 	if len(got) != n {
-		t.Errorf("%d frames came, want %d", len(got), n)
+		return fmt.Errorf("%d frames came, want %d", len(got), n)
 	}
 	for i, f := range got {
 		if f.Seq != int64(i+1) || f.Result == nil && f.Event.Content != fmt.Sprint("text ", i+1) {
-			t.Errorf("frame %d is %+v", i+1, f)
+			return fmt.Errorf("frame %d is %+v", i+1, f)
 		}
 	}
+	return nil
 }
 
 // until waits for a condition.

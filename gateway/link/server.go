@@ -45,6 +45,7 @@ type Server struct {
 	secret *[sha256.Size]byte // digest; nil: none is asked for
 	listen net.Listener
 	rpc    *grpc.Server
+	counts counts
 	tails  sync.WaitGroup // goroutines that outlive their stream's handler for a moment
 
 	mu       sync.Mutex // guards all below
@@ -75,7 +76,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		sum := sha256.Sum256([]byte(secret))
 		s.secret = &sum
 	}
-	opts, err := cfg.options(deps.Log, time.Now())
+	opts, err := s.options(time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make link server: %w", err)
 	}
@@ -87,7 +88,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-func (c *Config) options(log *slog.Logger, now time.Time) ([]grpc.ServerOption, error) {
+func (s *Server) options(now time.Time) ([]grpc.ServerOption, error) {
+	c := &s.cfg
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(messageLimit), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(16 << 10),
 		grpc.ConnectionTimeout(c.Handshake), grpc.WaitForHandlers(true),
@@ -101,11 +103,14 @@ func (c *Config) options(log *slog.Logger, now time.Time) ([]grpc.ServerOption, 
 	if err != nil {
 		return nil, err
 	}
-	return append(opts, grpc.Creds(newTold(tls, log))), nil
+	return append(opts, grpc.Creds(newTold(tls, s.deps.Log, &s.counts.refused))), nil
 }
 
 // Addr is the bound address.
 func (s *Server) Addr() net.Addr { return s.listen.Addr() }
+
+// Owner is the address that workers dial, to be carried by jobs.
+func (s *Server) Owner() string { return s.cfg.owner(s.Addr()) }
 
 // Close gives the address up, of a server that is never run.
 func (s *Server) Close() error { return s.listen.Close() }
@@ -134,7 +139,7 @@ func (s *Server) Connect(stream linkpb.Link_ConnectServer) error {
 	defer stop(nil)
 	from := caller(ctx)
 	if err := s.admit(ctx); err != nil {
-		s.deps.Log.WarnContext(ctx, "worker refused", "peer", from, "reason", status.Convert(err).Message())
+		s.refused(ctx, from, "", err)
 		return err
 	}
 	if err := stream.SendHeader(nil); err != nil { // the worker says hello once it has it
@@ -142,12 +147,12 @@ func (s *Server) Connect(stream linkpb.Link_ConnectServer) error {
 	}
 	hello, err := s.hello(ctx, stream)
 	if err != nil {
-		s.deps.Log.WarnContext(ctx, "worker refused", "peer", from, "worker", hello.GetWorker(), "reason", status.Convert(err).Message())
+		s.refused(ctx, from, hello.GetWorker(), err)
 		return err
 	}
 	e := newSession(s, hello, from, stop)
 	if err := s.enter(ctx, e); err != nil {
-		s.deps.Log.WarnContext(ctx, "worker refused", "peer", from, "worker", hello.Worker, "reason", err)
+		s.refused(ctx, from, hello.Worker, err)
 		return status.Error(codes.AlreadyExists, err.Error())
 	}
 	err = e.serve(ctx, stream)
@@ -157,6 +162,12 @@ func (s *Server) Connect(stream linkpb.Link_ConnectServer) error {
 		return nil
 	}
 	return status.Error(codes.Unavailable, err.Error())
+}
+
+// refused tells the log who is not let in.
+func (s *Server) refused(ctx context.Context, from, worker string, err error) {
+	s.counts.refused.Add(1)
+	s.deps.Log.WarnContext(ctx, "worker refused", "peer", from, "worker", worker, "reason", status.Convert(err).Message())
 }
 
 // caller is the address of the other end.

@@ -52,6 +52,7 @@ func (e *session) serve(ctx context.Context, stream linkpb.Link_ConnectServer) e
 	welcome := &linkpb.Welcome{Gateway: s.own.name, Version: s.own.version, Schema: s.own.schema, MaxMessage: uint64(s.cfg.MaxMessage)}
 	err := stream.Send(&linkpb.FromGateway{What: &linkpb.FromGateway_Welcome{Welcome: welcome}})
 	if err == nil {
+		s.counts.links.Add(1)
 		s.deps.Log.InfoContext(ctx, "worker linked", "worker", e.hello.Worker, "peer", e.peer, "version", e.hello.Version)
 		s.tails.Go(func() { e.write(ctx, stream) })
 		s.tails.Go(func() { e.stop(e.read(ctx, stream)) })
@@ -145,6 +146,13 @@ func (e *session) take(ctx context.Context, m *linkpb.FromWorker) error {
 	return nil
 }
 
+// send has a message sent. A worker that doesn't read is cut off.
+func (e *session) send(m *linkpb.FromGateway) {
+	if !e.out.add(m) {
+		e.stop(errBehind)
+	}
+}
+
 // write sends what there is.
 func (e *session) write(ctx context.Context, stream linkpb.Link_ConnectServer) {
 	for {
@@ -171,6 +179,9 @@ func (e *session) write(ctx context.Context, stream linkpb.Link_ConnectServer) {
 // inbox has the frames of one run that are still to be delivered. It has a goroutine as long as there are any.
 type inbox struct{ frames []*linkpb.Frame }
 
+// maxRuns is how many runs of one worker may have frames in their inboxes.
+const maxRuns = 1 << 14
+
 // frame puts a frame into the inbox of its run.
 func (e *session) frame(ctx context.Context, m *linkpb.Frame) error {
 	r := run{m.Job, m.Epoch}
@@ -181,6 +192,9 @@ func (e *session) frame(ctx context.Context, m *linkpb.Frame) error {
 	}
 	box := e.inboxes[r]
 	if box == nil {
+		if len(e.inboxes) >= maxRuns {
+			return fmt.Errorf("%w: it sends frames of more than %d jobs at once", errProtocol, maxRuns)
+		}
 		box = &inbox{}
 		e.inboxes[r] = box
 		e.boxes.Go(func() { e.deliver(ctx, r, box) })
@@ -214,7 +228,7 @@ func (e *session) deliver(ctx context.Context, r run, box *inbox) {
 			e.out.room(r, m.Seq)
 		case errors.Is(err, dispatch.ErrGone):
 			e.drop(r)
-			e.out.add(&linkpb.FromGateway{What: &linkpb.FromGateway_Gone{Gone: &linkpb.Gone{Job: r.job, Epoch: r.epoch}}})
+			e.send(&linkpb.FromGateway{What: &linkpb.FromGateway_Gone{Gone: &linkpb.Gone{Job: r.job, Epoch: r.epoch}}})
 			return
 		default: // the stream has ended
 			e.drop(r)
@@ -239,6 +253,7 @@ func (s *Server) deliver(ctx context.Context, m *linkpb.Frame) error {
 	r := run{m.Job, m.Epoch}
 	switch {
 	case err == nil:
+		s.counts.frames.Add(1)
 		if final(m) {
 			s.mu.Lock()
 			s.finished.add(r, m.Seq)
@@ -251,6 +266,7 @@ func (s *Server) deliver(ctx context.Context, m *linkpb.Frame) error {
 		if s.finished.has(r, m.Seq) {
 			return nil
 		}
+		s.counts.gone.Add(1)
 		return dispatch.ErrGone
 	case ctx.Err() != nil:
 		return err
