@@ -108,16 +108,31 @@ type engine Model
 func (m *Model) member(r Replica) (Member, error) {
 	out := engine(*m)
 	out.Aliases, out.Replicas, out.Members = nil, nil, nil
+	out.Headers = maps.Clone(m.Headers) // what is given is added to it
 	cfg := &mapstructure.DecoderConfig{Result: &out, ErrorUnused: true}
 	strict(cfg)
+	cfg.DecodeHook = mapstructure.DecodeHookFuncType(inherit)
 	dec, err := mapstructure.NewDecoder(cfg)
 	if err != nil {
 		return Member{}, fmt.Errorf("read replica %s: %w", r.Name, err)
 	}
-	given := maps.Clone(r.Keys)
-	maps.DeleteFunc(given, func(_ string, value any) bool { return value == nil })
-	err = dec.Decode(given)
+	err = dec.Decode(given(r.Keys))
 	return Member{Name: r.Name, Weight: r.Weight, Model: Model(out)}, err
+}
+
+// inherit is hook, but that keys with values of their own keep what the model says of those that are left out.
+func inherit(from, to reflect.Type, data any) (any, error) {
+	if m, ok := data.(map[string]any); ok && to.Kind() == reflect.Struct {
+		return given(m), nil
+	}
+	return hook(from, to, data)
+}
+
+// given are the keys that have a value.
+func given(keys map[string]any) map[string]any {
+	out := maps.Clone(keys)
+	maps.DeleteFunc(out, func(_ string, value any) bool { return value == nil })
+	return out
 }
 
 // atPath makes field errors of what the decoder says.
@@ -137,26 +152,18 @@ func atPath(path string, err error) []error {
 // replicaDefaults fills in what a replica leaves out.
 func replicaDefaults(m map[string]any) map[string]any {
 	out := map[string]any{"weight": 1.0}
-	for key, value := range m {
-		if value != nil {
-			out[key] = value
-		}
-	}
+	maps.Copy(out, given(m))
 	return out
 }
 
 // overDefaults lays what is given over the defaults of a struct, one level deep.
-func overDefaults(defaults any, given map[string]any) map[string]any {
+func overDefaults(defaults any, over map[string]any) map[string]any {
 	out := map[string]any{}
 	v := reflect.ValueOf(defaults)
 	for f := range fieldsOf(v.Type()) {
 		out[f.Tag.Get("mapstructure")] = v.FieldByIndex(f.Index).Interface()
 	}
-	for key, value := range given {
-		if value != nil {
-			out[key] = value
-		}
-	}
+	maps.Copy(out, given(over))
 	return out
 }
 

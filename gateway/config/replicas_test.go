@@ -83,3 +83,33 @@ func TestReplicasOfAFlag(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicasInherit holds that what a replica adds to a key with keys of its own stays with it, and is added to what the model says.
+func TestReplicasInherit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	write(t, file, `
+models:
+  - id: m
+    backend: openai
+    url: http://x/v1
+    headers: {a: "1", b: "2"}
+    timeouts: {connect: 1s, idle: 2s}
+    replicas:
+      - {name: x, headers: {b: "3", c: "4"}, timeouts: {idle: 9s, connect: null}}
+      - {name: y}
+`)
+	c, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := c.Models[0].Backends()[0].Model, c.Models[0].Backends()[1].Model
+	if diff := cmp.Diff(map[string]string{"a": "1", "b": "3", "c": "4"}, x.Headers); diff != "" {
+		t.Errorf("headers of x (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1", "b": "2"}, y.Headers); diff != "" {
+		t.Errorf("headers of y (-want +got):\n%s", diff)
+	}
+	if x.Timeouts.Connect != time.Second || x.Timeouts.Idle != 9*time.Second || y.Timeouts.Idle != 2*time.Second || x.Timeouts.Total != y.Timeouts.Total {
+		t.Errorf("time-outs %+v and %+v", x.Timeouts, y.Timeouts)
+	}
+}

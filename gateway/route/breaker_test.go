@@ -157,11 +157,15 @@ func TestLine(t *testing.T) {
 			})
 			synctest.Wait()
 		}
+		began := time.Now()
 		for range 10 {
 			turn <- struct{}{}
 			synctest.Wait()
 		}
 		calls.Wait()
+		if d := time.Since(began); d > 0 {
+			t.Errorf("the turns took %s; a worker that gets free is to be taken at once", d)
+		}
 		for i, got := range order {
 			if got != i {
 				t.Fatalf("turns went to %v", order)

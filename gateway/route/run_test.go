@@ -117,6 +117,7 @@ func TestReplacedModel(t *testing.T) {
 		ended := started(t.Context(), g)
 		after(time.Second)
 		b.context.Store(100)
+		after(time.Second)
 		for i := range 20 {
 			ask(t.Context(), g, prompt(i)).right(t, prompt(i))
 		}
