@@ -63,7 +63,7 @@ type testCase struct {
 }
 
 func cases() []testCase {
-	return slices.Concat(orderCases(), fairCases(), preferCases(), limitCases(), leaseCases(), endCases(), repeatCases(), logCases())
+	return slices.Concat(orderCases(), fairCases(), preferCases(), limitCases(), leaseCases(), endCases(), repeatCases(), logCases(), followCases())
 }
 
 // bench is a queue on the test bench.
