@@ -116,7 +116,7 @@ func TestAnswersSurviveCuts(t *testing.T) {
 		for i := 0; ; i++ {
 			select {
 			case <-time.After(20 * time.Millisecond):
-				c.p.blow(i % 5)
+				c.p.blow(3 + i%5)
 			case <-stop:
 				return
 			}

@@ -307,6 +307,25 @@ func TestPreparesAreBounded(t *testing.T) {
 	}
 }
 
+// TestDifferentModelsOfOneID has workers that can't stand in for each other.
+func TestDifferentModelsOfOneID(t *testing.T) {
+	log := &journal{}
+	s, _ := serveWith(t, link.Deps{Frames: newTaker(), Log: log.logger()}, nil)
+	small := by("small", true, 1)
+	small.info.Context, small.info.Vocabulary = 50, 9
+	large := by("large", true, 0)
+	large.info.Vocabulary = 9
+	host(t, s, "large", large)
+	host(t, s, "small", small)
+	until(t, "the log says so", func() bool { return strings.Contains(log.String(), "two workers host different models") })
+	if text := log.String(); !strings.Contains(text, `differs="context 100 and 50"`) || !strings.Contains(text, "worker=small other=large") {
+		t.Errorf("the log says %s", text)
+	}
+	if n := s.Backend("m").Info().Context; n != 50 {
+		t.Errorf("the context is %d, want what both have, 50", n)
+	}
+}
+
 func TestAnnouncementsFollow(t *testing.T) {
 	s, _ := serve(t, newTaker(), nil)
 	on, _ := host(t, s, "w", by("w", true, 0))

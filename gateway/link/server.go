@@ -94,7 +94,7 @@ func (s *Server) options(now time.Time) ([]grpc.ServerOption, error) {
 		grpc.MaxRecvMsgSize(messageLimit), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(16 << 10),
 		grpc.ConnectionTimeout(c.Handshake), grpc.WaitForHandlers(true),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: c.Silence / 2, Timeout: c.Silence / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: c.Silence / 2, Timeout: c.Silence / 2, MaxConnectionIdle: c.Handshake}),
 	}
 	if c.TLSCert == "" {
 		return opts, nil

@@ -33,6 +33,7 @@ type session struct {
 	models  []backends.Info
 	warm    []uint64
 	free    map[string]int
+	warned  map[string]string // differences from other workers, by model and worker
 	heard   time.Time
 	out     post
 }
@@ -139,7 +140,7 @@ func (e *session) take(ctx context.Context, m *linkpb.FromWorker) error {
 	case *linkpb.FromWorker_Beat:
 		e.out.echo(what.Beat)
 	case *linkpb.FromWorker_Announce:
-		return e.announce(what.Announce)
+		return e.announce(ctx, what.Announce)
 	default:
 		return fmt.Errorf("%w: message %T has no place here", errProtocol, what)
 	}

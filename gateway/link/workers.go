@@ -2,6 +2,7 @@ package link
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ const (
 )
 
 // announce takes note of what the worker hosts.
-func (e *session) announce(m *linkpb.Announce) error {
+func (e *session) announce(ctx context.Context, m *linkpb.Announce) error {
 	var models []backends.Info
 	if len(m.Models) > 0 {
 		var err error
@@ -38,6 +39,7 @@ func (e *session) announce(m *linkpb.Announce) error {
 	e.models, e.warm, e.free = models, m.Warm, free
 	e.mu.Unlock()
 	e.server.note(models)
+	e.server.compare(ctx, e, models)
 	return nil
 }
 
@@ -169,6 +171,9 @@ func (s *Server) info(model string) backends.Info {
 	for _, h := range all {
 		out.Workers += h.info.Workers
 		out.Busy += h.info.Busy
+		if n := h.info.Context; n > 0 {
+			out.Context = min(cmp.Or(out.Context, n), n) // where they differ, what all can do
+		}
 		out.Resumes = out.Resumes && (h.info.Resumes || !h.info.Ready)
 		out.Replicas = append(out.Replicas, backends.ReplicaInfo{
 			Name: h.hello.Worker, Backend: h.info.Backend, Ready: h.info.Ready, State: h.info.State, Reason: h.info.Reason,
