@@ -28,6 +28,9 @@ func (g *Group) Info() backends.Info {
 		out.Workers += r.Workers
 		out.Busy += r.inFlight
 		out.Resumes = out.Resumes && (views[i].info.Resumes || !views[i].usable)
+		if c := views[i].info.Context; c > 0 && (out.Context == 0 || c < out.Context) {
+			out.Context = c // servers elsewhere may differ, and any of them may get the next request
+		}
 	}
 	if len(g.replicas) > 1 {
 		out.Replicas = g.describe(views)
