@@ -76,11 +76,11 @@ func TestRefusals(t *testing.T) {
 // TestWrongForm has streams where a whole reply was asked for, and the other way round.
 func TestWrongForm(t *testing.T) {
 	b := ready(t, config(newFar(t, streams(someChunk, lastChunk, done)).URL))
-	ask(t.Context(), b, request(false)).failure(t, backends.KindUpstream, "upstream_protocol_error")
+	ask(t.Context(), b, request(false)).fails(t, backends.KindUpstream, "upstream_protocol_error")
 	b = ready(t, config(newFar(t, answers(200, "application/json", `{"choices":[{}]}`)).URL))
-	ask(t.Context(), b, request(true)).failure(t, backends.KindUpstream, "upstream_protocol_error")
+	ask(t.Context(), b, request(true)).fails(t, backends.KindUpstream, "upstream_protocol_error")
 	b = ready(t, config(newFar(t, answers(200, "application/json", `{"error":{"message":"no","type":"invalid_request_error"}}`)).URL))
-	ask(t.Context(), b, request(true)).failure(t, backends.KindInvalid, "invalid_value")
+	ask(t.Context(), b, request(true)).fails(t, backends.KindInvalid, "invalid_value")
 }
 
 func TestRetryAfter(t *testing.T) {

@@ -32,7 +32,7 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	}
 	timed, w := b.follow(ctx, p.Request.Stream)
 	defer w.stop()
-	c := &call{b: b, w: w, request: p.Request, emit: emit, answer: newAnswer(p.Request, time.Now())}
+	c := &call{b: b, w: w, request: p.Request, emit: whileLive(ctx, emit), answer: newAnswer(p.Request, time.Now())}
 	err = c.run(timed, body)
 	switch cause := context.Cause(timed); {
 	case err == nil:
@@ -47,6 +47,16 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 		b.suspect()
 	}
 	return nil, err
+}
+
+// whileLive is emit until ctx ends: what has come by then and is not read yet is for nobody.
+func whileLive(ctx context.Context, emit func(backends.Event) error) func(backends.Event) error {
+	return func(e backends.Event) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return emit(e)
+	}
 }
 
 // call is one request under way. The goroutine that called Generate owns it.

@@ -128,7 +128,7 @@ func TestEnds(t *testing.T) {
 			b := ready(t, config(newFar(t, streams(c.events...)).URL))
 			o := ask(t.Context(), b, request(true))
 			if c.kind != "" {
-				o.failure(t, c.kind, c.code)
+				o.fails(t, c.kind, c.code)
 				return
 			}
 			if o.err != nil || o.res.Reason == "" && name != "the word, but no reason" {
@@ -158,7 +158,7 @@ func TestCutOff(t *testing.T) {
 		"in a chunk":        {cut(someChunk, "data: {\"id"), "before the end of the answer"},
 		"in a whole refusal": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
-			w.WriteHeader(400)
+			w.WriteHeader(http.StatusBadRequest)
 			panic(http.ErrAbortHandler)
 		}, "before it answered"},
 	} {
@@ -231,7 +231,7 @@ func TestConnectTimeout(t *testing.T) {
 		var o outcome
 		p := &backends.Prepared{Request: request(true)}
 		o.res, o.err = start(t, c).Generate(t.Context(), p, func(backends.Event) error { return nil })
-		o.failure(t, backends.KindUpstream, "connect_timeout")
+		o.fails(t, backends.KindUpstream, "connect_timeout")
 	}
 }
 
@@ -304,7 +304,7 @@ func TestNotFollowed(t *testing.T) {
 	f := newFar(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
-	ask(t.Context(), ready(t, config(f.URL)), request(false)).failure(t, backends.KindUpstream, "upstream_protocol_error")
+	ask(t.Context(), ready(t, config(f.URL)), request(false)).fails(t, backends.KindUpstream, "upstream_protocol_error")
 	if other.asked != nil {
 		t.Error("the request went on to where the server pointed")
 	}

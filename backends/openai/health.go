@@ -185,7 +185,7 @@ func (l *listed) context() int {
 	return 0
 }
 
-// find looks the model up in a list. Servers of one model take any name, and list their own.
+// find looks the model up in a list.
 func (b *Backend) find(body []byte) *snapshot {
 	var list struct{ Data []json.RawMessage }
 	if json.Unmarshal(body, &list) != nil {
@@ -201,7 +201,7 @@ func (b *Backend) find(body []byte) *snapshot {
 		only = l
 	}
 	if len(list.Data) == 1 {
-		return &snapshot{state: stateReady, context: only.context()}
+		return &snapshot{state: stateReady, context: only.context(), listed: true} // such a server takes any name
 	}
 	return &snapshot{state: stateReady}
 }

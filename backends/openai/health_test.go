@@ -178,7 +178,7 @@ func TestSilentFromTheStart(t *testing.T) {
 	if i := b.Info(); i.State != "starting" || i.Ready || time.Since(began) > 50*time.Millisecond {
 		t.Errorf("after %s it is %+v", time.Since(began), i)
 	}
-	ask(t.Context(), b, request(true)).failure(t, backends.KindUpstream, "upstream_unreachable")
+	ask(t.Context(), b, request(true)).fails(t, backends.KindUpstream, "upstream_unreachable")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := b.WaitReady(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -203,6 +203,12 @@ func ask(ctx context.Context, b *Backend, r *backends.Request) (o outcome) {
 	return o
 }
 
+// fails asserts how a request failed.
+func (o outcome) fails(t *testing.T, kind backends.Kind, code string) {
+	t.Helper()
+	_ = o.failure(t, kind, code) // it is what was asserted
+}
+
 // failure asserts how a request failed, and that nothing secret is in the error.
 func (o outcome) failure(t *testing.T, kind backends.Kind, code string) *backends.Error {
 	t.Helper()

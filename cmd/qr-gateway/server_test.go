@@ -123,7 +123,7 @@ func start(t *testing.T, file string, args ...string) *server {
 	t.Cleanup(func() { s.stop(t); wg.Wait(); r.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	m, err := s.log.wait(ctx, regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/v1`))
+	m, err := s.log.wait(ctx, regexp.MustCompile(`serves \S+ at (http://127\.0\.0\.1:\d+)/v1`))
 	if err != nil {
 		t.Fatalf("server did not start: %v\n%s", err, s.log)
 	}
