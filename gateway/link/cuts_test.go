@@ -17,8 +17,8 @@ func TestCuts(t *testing.T) {
 	repeats := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		d := drill{
-			jobs: rapid.IntRange(1, 4).Draw(rt, "jobs"), frames: rapid.IntRange(1, 200).Draw(rt, "frames"),
-			lag:   time.Duration(rapid.IntRange(0, 500).Draw(rt, "lag in us")) * time.Microsecond,
+			jobs: rapid.IntRange(1, 4).Draw(rt, "jobs"), frames: rapid.IntRange(1, 100).Draw(rt, "frames"),
+			lag:   time.Duration(rapid.IntRange(0, 300).Draw(rt, "lag in us")) * time.Microsecond,
 			blows: rapid.SliceOfN(rapid.IntRange(0, 7), 0, 4).Draw(rt, "blows"),
 			gaps:  rapid.SliceOfN(rapid.IntRange(0, 5000), 4, 4).Draw(rt, "gaps in us"),
 		}
