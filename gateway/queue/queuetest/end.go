@@ -155,7 +155,7 @@ func stats(b *bench) {
 
 // storm has four clients and four workers at it together; each job ends once and none runs twice.
 func storm(b *bench) {
-	const each = 50
+	each := b.many(50)
 	var clients, workers sync.WaitGroup
 	for c := range 4 {
 		clients.Go(func() {

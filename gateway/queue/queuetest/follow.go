@@ -22,7 +22,7 @@ func followCases() []testCase {
 // step. Nothing is forgotten here: no queue that runs does that.
 func follow(b *bench) {
 	limits := model.Limits{Jobs: model.Jobs, Attempts: uint8(b.limits.Attempts), Faults: 3, Rounds: 2}
-	for seed := range uint64(walks) {
+	for seed := range uint64(b.many(walks)) {
 		w := &walk{bench: b, name: fmt.Sprint("walk", seed), rng: rand.New(rand.NewPCG(1, seed)), s: model.Start(limits)}
 		for range walkLength {
 			step, ok := w.choose(w.s.Next(limits))

@@ -44,7 +44,7 @@ func turns(b *bench) {
 }
 
 func flood(b *bench) {
-	for _, id := range ids("f", 500) {
+	for _, id := range ids("f", b.many(500)) {
 		b.submit(id, "flood")
 	}
 	b.order(3)

@@ -39,6 +39,8 @@ type Harness struct {
 	Advance func(d time.Duration)
 	// Settle waits until what was done to the queue has reached those who watch it.
 	Settle func()
+	// Small has the long cases do a tenth, for a stand-in that is much slower than what it stands in for.
+	Small bool
 }
 
 // Run runs every case.
@@ -72,6 +74,14 @@ type bench struct {
 	h      Harness
 	q      queue.Queue
 	limits Limits
+}
+
+// many is n, or a tenth of it where the suite is to be small.
+func (b *bench) many(n int) int {
+	if b.h.Small {
+		return n / 10
+	}
+	return n
 }
 
 func job(id, key string) queue.Job {

@@ -128,9 +128,7 @@ func refusal(err error) error {
 		return &RefusedError{Reason: "Redis refuses the user name or password", Hint: "check both; the password is the one of this server, or of its ACL user"}
 	case has("NOAUTH"):
 		return &RefusedError{Reason: "Redis asks for a password", Hint: "put it into the password file, or into the URL: redis://:PASSWORD@host:port/0"}
-	case has("AUTH called without any password", "AUTH <password> called"):
-		return &RefusedError{Reason: "Redis has no password, but one was given", Hint: "leave it out, or set one on the server"}
-	case has("DB index", "invalid DB"):
+	case has("DB index", "invalid DB", "SELECT is not allowed"):
 		return &RefusedError{Reason: "Redis has no database of this number", Hint: "give a lower one at the end of the URL, e.g. /0; a Cluster has only 0"}
 	case has("NOPERM"):
 		return &RefusedError{Reason: "Redis does not let this user do what the queue needs: " + text, Hint: "allow it +@all on ~{qr:*} and &{qr:*}"}

@@ -22,7 +22,10 @@ import (
 	"qr-gateway/gateway/queue/redis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a server and the queues that tests open on it.
 type rig struct {
@@ -95,7 +98,7 @@ func advance(t *testing.T, q *redis.Queue, d time.Duration) {
 }
 
 // conformance runs the suite on a server.
-func conformance(t *testing.T, url string) {
+func conformance(t *testing.T, url string, small bool) {
 	r := &rig{url: url}
 	var t0 *testing.T
 	var q *redis.Queue
@@ -107,20 +110,24 @@ func conformance(t *testing.T, url string) {
 		},
 		Advance: func(d time.Duration) { advance(t0, q, d) },
 		Settle:  func() { settle(t0, q) },
+		Small:   small,
 	})
 }
 
 func TestConformanceMini(t *testing.T) {
+	t.Parallel()
 	s := miniredis.RunT(t)
-	conformance(t, "redis://"+s.Addr()+"/0")
+	conformance(t, "redis://"+s.Addr()+"/0", true)
 }
 
 func TestConformanceServer(t *testing.T) {
-	conformance(t, "unix://"+serve(t).socket)
+	conformance(t, serve(t).url(), false)
 }
 
 // server is a real redis-server of a test.
 type server struct {
+	binary string
+	args   []string
 	cmd    *exec.Cmd
 	socket string
 	port   int
@@ -137,26 +144,43 @@ func serve(t *testing.T, options ...string) *server {
 		}
 	}
 	dir := t.TempDir()
-	s := &server{socket: filepath.Join(dir, "s"), port: freePort(t)}
-	args := append([]string{
+	s := &server{binary: binary, socket: filepath.Join(dir, "s"), port: freePort(t)}
+	s.args = append([]string{
 		"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--unixsocket", s.socket, "--dir", dir, "--save", "", "--appendonly", "no", "--loglevel", "warning",
 	}, options...)
-	s.cmd = exec.Command(binary, args...)
+	s.again(t)
+	t.Cleanup(func() { s.kill(t) })
+	return s
+}
+
+// again starts the server, empty.
+func (s *server) again(t *testing.T) {
+	t.Helper()
+	s.cmd = exec.Command(s.binary, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, os.Stderr
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
 	for range 500 {
 		c, err := net.Dial("unix", s.socket)
 		if err == nil {
 			_ = c.Close()
-			return s
+			return
 		}
 		<-time.NewTimer(10 * time.Millisecond).C
 	}
 	t.Fatal("redis-server does not come up")
-	return nil
+}
+
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = s.cmd.Wait() // it says that it was killed
 }
 
 func freePort(t *testing.T) int {

@@ -7,11 +7,30 @@
 --   lines    all CM                            use[:K]  what waits           late     waiting jobs by deadline
 --   run      running jobs by when to look      fin      ended jobs by end    wait:CM  claims that found nothing
 --   clients  gateways by when they are dead    own:C    their jobs           c:C      channel of a client
+--   clock    the queue's time                  stats    counters
 local P = KEYS[1] .. ':'
 local call = redis.call
-local now = clock()
 
 local function num(x) return tonumber(x or 0) or 0 end
+
+-- time is the queue's own, in microseconds. It follows the server's clock while somebody looks every now and then. When that jumps, or the
+-- server stood still, or nobody was there, it goes on from where it was, so that nothing is late that had no chance to be in
+-- time; and those who hold leases get grace to say so.
+local function time()
+  local seen = call('HMGET', P .. 'clock', 'server', 'queue', 'grace')
+  local server, queue, grace = clock(), num(seen[2]), num(seen[3])
+  local step = server - num(seen[1])
+  if not seen[1] then
+    queue = server
+  elseif step > C.lease / 2 or step < -C.lease / 2 then
+    grace = queue + C.lease
+  else
+    queue = queue + math.max(0, step)
+  end
+  call('HSET', P .. 'clock', 'server', server, 'queue', queue, 'grace', grace)
+  return queue, grace
+end
+local now, grace = time()
 
 local function exact(x) return string.format('%.17g', x) end
 

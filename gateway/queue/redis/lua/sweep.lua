@@ -75,13 +75,6 @@ local function forget()
   end
 end
 
--- Where nobody has swept for long the server stood still, or everybody was away: those who hold leases get time to say so.
-local last, grace = num(call('GET', P .. 'swept')), num(call('GET', P .. 'grace'))
-call('SET', P .. 'swept', now)
-if last > 0 and now - last > C.lease / 2 then
-  grace = now + C.lease
-  call('SET', P .. 'grace', grace)
-end
 if now >= grace then
   leases()
   gateways()
