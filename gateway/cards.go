@@ -44,6 +44,9 @@ func capabilities() map[string]bool {
 
 func describeForWeb(i backends.Info, c Card) *webInfo {
 	m := webMeta{Description: i.Description, Capabilities: capabilities(), Tags: []webTag{{"qr-gateway"}}}
+	if i.Raw {
+		delete(m.Capabilities, "vision") // the server may see: it is for whoever knows to say
+	}
 	for _, p := range c.Prompts {
 		m.Prompts = append(m.Prompts, webPrompt{Title: halves(p), Content: p})
 	}

@@ -187,3 +187,21 @@ func TestRawParameters(t *testing.T) {
 		t.Errorf("got %d, sent on %v", w.Code, got)
 	}
 }
+
+// TestRawListed holds what the model list says of models whose requests are passed on.
+func TestRawListed(t *testing.T) {
+	for _, params := range []bool{false, true} {
+		h, _ := (&upstream{params: params}).served(t)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/models/far", nil))
+		got := decode[struct {
+			QR   struct{ Raw, Parameters bool }
+			Info struct {
+				Meta struct{ Capabilities map[string]bool }
+			}
+		}](t, w.Body.Bytes())
+		if _, claimed := got.Info.Meta.Capabilities["vision"]; claimed || !got.QR.Raw || got.QR.Parameters != params {
+			t.Errorf("listed as %s", w.Body)
+		}
+	}
+}

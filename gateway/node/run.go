@@ -51,11 +51,14 @@ func (r *run) work(ctx context.Context, m Model) (queue.Outcome, bool) {
 	if err != nil {
 		return r.failed(ctx, fmt.Errorf("decode job %s: %w", r.lease.Job.ID, err)), true
 	}
-	r.cost = len(p.Tokens)
+	r.cost = len(p.Tokens) + p.Estimate
 	r.taken.Store(int64(r.cost))
 	result, err := m.Backend.Generate(ctx, p, func(e backends.Event) error { return r.emit(ctx, e) })
 	if err == nil {
 		r.cost = result.Usage.PromptTokens + result.Usage.CompletionTokens
+		if r.cost == 0 { // a server elsewhere need not tell
+			r.cost = int(r.taken.Load())
+		}
 		err = r.send(ctx, dispatch.Frame{Result: result})
 	}
 	return r.outcome(ctx, err)
