@@ -96,6 +96,31 @@ func TestLargeFrame(t *testing.T) {
 	whole(t, k.frames(t, "small", 200), 200)
 }
 
+// TestSlowLine sends a message that takes longer than a silence may last.
+func TestSlowLine(t *testing.T) {
+	const silence = 600 * time.Millisecond
+	k := newTaker()
+	s, _ := serve(t, k, func(c *link.Config) { c.Silence = silence })
+	p := newProxy(t, s.Addr().String())
+	c, _ := dial(t, link.ClientDeps{}, func(c *link.ClientConfig) { c.Silence = silence })
+	if err := c.Deliver(within(t), p.addr(), last("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	p.slow()
+	began := time.Now()
+	large := last("large", 1)
+	large.Result.Reason = strings.Repeat("x", 5<<20)
+	if err := c.Deliver(within(t), p.addr(), large); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d < silence {
+		t.Fatalf("it took %v only: the line is not slow", d)
+	}
+	if n := c.Counts().Links; n != 1 {
+		t.Errorf("there were %d streams, want one", n)
+	}
+}
+
 func TestTooLargeFrame(t *testing.T) {
 	k := newTaker()
 	s, _ := serve(t, k, func(c *link.Config) { c.MaxMessage = 1 << 20 })

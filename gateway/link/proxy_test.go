@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy stands between a worker and a gateway, and does to their connections what networks do.
@@ -24,6 +25,7 @@ type proxy struct {
 type way struct {
 	mu   sync.Mutex // held: nothing passes
 	drop bool       // what comes is lost; guarded by mu
+	slow bool       // 16 KiB take 2 ms; guarded by mu
 }
 
 func newProxy(t testing.TB, to string) *proxy {
@@ -75,8 +77,11 @@ func (p *proxy) copy(to, from net.Conn, w *way) {
 	for {
 		n, err := from.Read(buf)
 		w.mu.Lock()
-		drop := w.drop
+		drop, slow := w.drop, w.slow
 		w.mu.Unlock()
+		if slow {
+			<-time.After(2 * time.Millisecond)
+		}
 		if err == nil && !drop {
 			_, err = to.Write(buf[:n])
 		}
@@ -90,6 +95,15 @@ func (p *proxy) copy(to, from net.Conn, w *way) {
 		p.mu.Unlock()
 		return
 	}
+}
+
+// slow makes a slow line of the way to the gateway, on the connections there are.
+func (p *proxy) slow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.up.mu.Lock()
+	p.up.slow = true
+	p.up.mu.Unlock()
 }
 
 // count is how many connections were let through.

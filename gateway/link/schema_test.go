@@ -122,6 +122,35 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestPost holds the order of what a worker is sent, and that it is bounded.
+func TestPost(t *testing.T) {
+	p := post{wake: make(chan struct{}, 1)}
+	drop := &linkpb.FromGateway{What: &linkpb.FromGateway_Drop{Drop: &linkpb.Drop{Number: 9}}}
+	p.add(drop)
+	for seq := range int64(3) {
+		p.room(run{"a", 1}, seq+1)
+		p.room(run{"b", 1}, seq+1)
+	}
+	p.echo(&linkpb.Beat{Number: 4})
+	var got []string
+	for m, err := p.next(); m != nil; m, err = p.next() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.Join(strings.Fields(m.String()), " "))
+	}
+	if want := `[beat:{number:4} room:{job:"a" epoch:1 seq:3} room:{job:"b" epoch:1 seq:3} drop:{number:9}]`; fmt.Sprint(got) != want {
+		t.Errorf("sent are %s, want %s", got, want)
+	}
+	n := 0
+	for p.add(drop) {
+		n++
+	}
+	if n != maxPosts {
+		t.Errorf("%d messages found room, want %d", n, maxPosts)
+	}
+}
+
 func TestFinishedForgets(t *testing.T) {
 	var f finished
 	name := func(i int) run { return run{fmt.Sprint("job", i), 1} }
