@@ -36,6 +36,7 @@ func newScripts(cfg Config, clock string) scripts {
 	all := scripts{}
 	for _, name := range []string{
 		"submit", "claim", "withdraw", "heartbeat", "restore", "settle", "cancel", "watch", "append", "read", "sweep", "alive", "stats",
+		"announce", "members", "depart", "drain",
 	} {
 		all[name] = client.NewScript(head + source(name))
 	}
