@@ -52,6 +52,7 @@ func (a *answer) ended() bool {
 // reply is what is read of a chunk or a whole reply.
 type reply struct {
 	Error   json.RawMessage
+	Object  json.RawMessage
 	Choices *[]struct {
 		Index  int
 		Reason *string `json:"finish_reason"`
@@ -89,6 +90,8 @@ func (a *answer) take(raw []byte) (json.RawMessage, error) {
 	switch {
 	case len(r.Error) > 0 && string(r.Error) != "null":
 		return nil, &toldError{r.Error}
+	case r.Choices == nil && string(r.Object) == `"error"`:
+		return nil, &toldError{raw}
 	case r.Choices == nil:
 		return nil, errors.New("it has no choices")
 	}

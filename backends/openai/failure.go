@@ -202,7 +202,10 @@ func describe(raw []byte) description {
 		return description{text: text, page: strings.HasPrefix(text, "<")}
 	}
 	var d description
-	if json.Unmarshal(body.Error, &d.message) != nil {
+	switch {
+	case body.Error == nil:
+		d.read(raw) // vLLM's older form has no object around it
+	case json.Unmarshal(body.Error, &d.message) != nil:
 		d.read(body.Error)
 	}
 	d.message = cmp.Or(d.message, body.Message)

@@ -39,6 +39,7 @@ func TestRefusals(t *testing.T) {
 		"text of FastAPI":        {400, asJSON, `{"detail":"no"}`, backends.KindInvalid, "invalid_value", "", "no"},
 		"text of Ollama":         {400, asJSON, `{"error":"invalid options"}`, backends.KindInvalid, "invalid_value", "", "invalid options"},
 		"a message":              {400, asJSON, `{"object":"error","message":"no n"}`, backends.KindInvalid, "invalid_value", "", "no n"},
+		"as vLLM told it":        {400, asJSON, `{"object":"error","message":"bad n","type":"BadRequestError","param":"n","code":400}`, backends.KindInvalid, "invalid_value", "n", "bad n"},
 		"too large":              {413, page, "<html>", backends.KindInvalid, "invalid_value", "", "refuses the request: status 413 Request Entity Too Large, with a page for browsers"},
 		"no reason":              {400, plain, "", backends.KindInvalid, "invalid_value", "", "refuses the request: status 400 Bad Request"},
 		"wrong key":              {401, asJSON, `{"error":{"message":"Incorrect API key provided: ` + secret + `"}}`, backends.KindUpstream, "upstream_key_refused", "", "refuses the gateway's key"},

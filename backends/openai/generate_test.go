@@ -101,28 +101,29 @@ func TestEnds(t *testing.T) {
 		kind   backends.Kind
 		code   string
 	}{
-		"the word":                      {events: []string{someChunk, lastChunk, done}},
-		"the word without its line":     {events: []string{someChunk, lastChunk, "data: [DONE]"}},
-		"a reason, but no word":         {events: []string{someChunk, lastChunk}},
-		"the word, but no reason":       {events: []string{someChunk, done}},
-		"nothing":                       {nil, backends.KindLost, "upstream_lost"},
-		"comments":                      {[]string{": a\n\n"}, backends.KindLost, "upstream_lost"},
-		"neither":                       {[]string{someChunk}, backends.KindLost, "upstream_lost"},
-		"one of two choices":            {[]string{someChunk, two}, backends.KindLost, "upstream_lost"},
-		"the word alone":                {[]string{done}, backends.KindUpstream, "upstream_protocol_error"},
-		"no JSON":                       {[]string{"data: hello\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"no JSON later":                 {[]string{someChunk, "data: {\"choices\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"no choices":                    {[]string{"data: {\"id\":\"x\"}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"choices of another type":       {[]string{"data: {\"choices\":{}}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"a list":                        {[]string{"data: []\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"two objects":                   {[]string{"data: {\"choices\":[]}{}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
-		"an event too long":             {[]string{"data: " + strings.Repeat(" ", eventLimit+1) + "\n\n"}, backends.KindUpstream, "upstream_protocol_error"},
-		"an error":                      {[]string{`data: {"error":{"message":"out of memory","code":500}}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
-		"an error of the client":        {[]string{`data: {"error":{"message":"bad","type":"invalid_request_error","code":"c"}}` + "\n\n"}, backends.KindInvalid, "c"},
-		"an error with a status":        {[]string{`data: {"error":{"message":"too long","type":"exceed_context_size_error","code":400}}` + "\n\n"}, backends.KindTooLong, "context_length_exceeded"},
-		"an error later":                {[]string{someChunk, `data: {"error":{"message":"out of memory","code":"oom"}}` + "\n\n", done}, backends.KindLost, "oom"},
-		"an error that is text":         {[]string{`data: {"error":"no"}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
-		"an error beside empty choices": {[]string{`data: {"choices":[],"error":{"message":"no"}}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
+		"the word":                             {events: []string{someChunk, lastChunk, done}},
+		"the word without its line":            {events: []string{someChunk, lastChunk, "data: [DONE]"}},
+		"a reason, but no word":                {events: []string{someChunk, lastChunk}},
+		"the word, but no reason":              {events: []string{someChunk, done}},
+		"nothing":                              {nil, backends.KindLost, "upstream_lost"},
+		"comments":                             {[]string{": a\n\n"}, backends.KindLost, "upstream_lost"},
+		"neither":                              {[]string{someChunk}, backends.KindLost, "upstream_lost"},
+		"one of two choices":                   {[]string{someChunk, two}, backends.KindLost, "upstream_lost"},
+		"the word alone":                       {[]string{done}, backends.KindUpstream, "upstream_protocol_error"},
+		"no JSON":                              {[]string{"data: hello\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"no JSON later":                        {[]string{someChunk, "data: {\"choices\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"no choices":                           {[]string{"data: {\"id\":\"x\"}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"choices of another type":              {[]string{"data: {\"choices\":{}}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"a list":                               {[]string{"data: []\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"two objects":                          {[]string{"data: {\"choices\":[]}{}\n\n", done}, backends.KindUpstream, "upstream_protocol_error"},
+		"an event too long":                    {[]string{"data: " + strings.Repeat(" ", eventLimit+1) + "\n\n"}, backends.KindUpstream, "upstream_protocol_error"},
+		"an error":                             {[]string{`data: {"error":{"message":"out of memory","code":500}}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
+		"an error of the client":               {[]string{`data: {"error":{"message":"bad","type":"invalid_request_error","code":"c"}}` + "\n\n"}, backends.KindInvalid, "c"},
+		"an error with a status":               {[]string{`data: {"error":{"message":"too long","type":"exceed_context_size_error","code":400}}` + "\n\n"}, backends.KindTooLong, "context_length_exceeded"},
+		"an error without an object around it": {[]string{`data: {"object":"error","message":"too long","type":"BadRequestError","code":400}` + "\n\n"}, backends.KindInvalid, "invalid_value"},
+		"an error later":                       {[]string{someChunk, `data: {"error":{"message":"out of memory","code":"oom"}}` + "\n\n", done}, backends.KindLost, "oom"},
+		"an error that is text":                {[]string{`data: {"error":"no"}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
+		"an error beside empty choices":        {[]string{`data: {"choices":[],"error":{"message":"no"}}` + "\n\n"}, backends.KindUpstream, "upstream_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := ready(t, config(newFar(t, streams(c.events...)).URL))
@@ -135,6 +136,20 @@ func TestEnds(t *testing.T) {
 				t.Errorf("it came to %+v, %v", o.res, o.err)
 			}
 		})
+	}
+}
+
+// TestNoEndBehindTheEnd has a server that says the word and then holds the connection.
+func TestNoEndBehindTheEnd(t *testing.T) {
+	leave := make(chan struct{})
+	defer close(leave)
+	b := ready(t, config(newFar(t, func(w http.ResponseWriter, r *http.Request) {
+		streams(someChunk, lastChunk, done)(w, r)
+		<-leave
+	}).URL))
+	began := time.Now()
+	if o := ask(t.Context(), b, request(true)); o.err != nil || o.res.Reason != "stop" || time.Since(began) > 5*time.Second {
+		t.Errorf("after %s it came to %+v, %v", time.Since(began), o.res, o.err)
 	}
 }
 

@@ -226,3 +226,13 @@ func (o outcome) failure(t *testing.T, kind backends.Kind, code string) *backend
 	}
 	return e
 }
+
+// chunkThen takes an answer and calls then for each chunk.
+func chunkThen(then func()) func(backends.Event) error {
+	return func(e backends.Event) error {
+		if e.Raw != nil {
+			then()
+		}
+		return nil
+	}
+}
