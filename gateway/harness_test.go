@@ -176,7 +176,7 @@ func (r *rig) queued(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	hosted := []node.Model{{ID: r.model.Model, Backend: r.models[0], Workers: r.model.Workers}}
-	n, err := node.New(node.DefaultConfig(), hosted, node.Deps{Queue: q, Frames: d, Log: slog.New(slog.DiscardHandler)})
+	n, err := node.New(node.DefaultConfig(), hosted, node.Deps{Queue: q, Frames: node.Here(d), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

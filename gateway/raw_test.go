@@ -67,7 +67,7 @@ func (u *upstream) served(t *testing.T) (http.Handler, *outcomes) {
 	must(t, err)
 	d, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q})
 	must(t, err)
-	n, err := node.New(node.DefaultConfig(), []node.Model{{ID: "far", Backend: u, Workers: 2}}, node.Deps{Queue: q, Frames: d, Log: slog.New(slog.DiscardHandler)})
+	n, err := node.New(node.DefaultConfig(), []node.Model{{ID: "far", Backend: u, Workers: 2}}, node.Deps{Queue: q, Frames: node.Here(d), Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	background(t, q.Run)
 	background(t, n.Run)

@@ -81,7 +81,7 @@ func compose(ctx context.Context, cfg config.Config, lent *sources.Sources, stdo
 	if err != nil {
 		return nil, err
 	}
-	worker, err := node.New(nodeConfig(cfg), all.nodeModels(), node.Deps{Queue: q, Frames: hub, Log: log})
+	worker, err := node.New(nodeConfig(cfg), all.nodeModels(), node.Deps{Queue: q, Frames: node.Here(hub), Log: log})
 	if err != nil {
 		return nil, err
 	}

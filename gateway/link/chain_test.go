@@ -64,7 +64,7 @@ func newChain(t *testing.T, step func(ctx context.Context, id string, n int) err
 		cfg.Silence, cfg.Gateways = 200*time.Millisecond, []string{c.p.addr()}
 	})
 	n, err := node.New(node.DefaultConfig(), []node.Model{{ID: "m", Backend: c.model, Workers: 4}},
-		node.Deps{Queue: c.q, Frames: worker.For(c.p.addr()), Log: quiet()})
+		node.Deps{Queue: c.q, Frames: node.Here(worker.For(c.p.addr())), Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

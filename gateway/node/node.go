@@ -72,7 +72,7 @@ type FrameSink interface {
 // Deps is what a node works with.
 type Deps struct {
 	Queue  queue.Claimer
-	Frames FrameSink
+	Frames func(owner string) FrameSink // to the gateway that owns a job, as the job says
 	Log    *slog.Logger
 }
 
@@ -97,6 +97,11 @@ func New(cfg Config, models []Model, deps Deps) (*Node, error) {
 		}
 	}
 	return &Node{cfg: cfg, models: models, deps: deps}, nil
+}
+
+// Here is for a node whose jobs all come from one gateway, in the same process.
+func Here(frames FrameSink) func(owner string) FrameSink {
+	return func(string) FrameSink { return frames }
 }
 
 // errDrained is why a run is cancelled when its grace is over.

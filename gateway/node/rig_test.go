@@ -66,7 +66,7 @@ func bench(t *testing.T, workers int, build func(t *testing.T) []backends.Backen
 			r.models[id] = b
 			models = append(models, node.Model{ID: id, Backend: b, Workers: workers})
 		}
-		deps := node.Deps{Queue: r.q, Frames: r.d, Log: slog.New(slog.DiscardHandler)}
+		deps := node.Deps{Queue: r.q, Frames: node.Here(r.d), Log: slog.New(slog.DiscardHandler)}
 		n, err := node.New(node.DefaultConfig(), models, deps)
 		if err != nil {
 			t.Fatal(err)

@@ -18,17 +18,18 @@ const lastWords = 5 * time.Second
 
 // run is one lease being worked on. The goroutine that called Generate owns it; the heartbeat reads sent and taken.
 type run struct {
-	node  *Node
-	lease queue.Lease
-	seq   int64        // frames sent
-	sent  atomic.Int64 // of them with content
-	taken atomic.Int64 // tokens so far
-	cost  int
+	node   *Node
+	lease  queue.Lease
+	frames FrameSink
+	seq    int64        // frames sent
+	sent   atomic.Int64 // of them with content
+	taken  atomic.Int64 // tokens so far
+	cost   int
 }
 
 // run works a lease off and settles it. It returns late when the backend was not there, to keep its slot from spinning.
 func (n *Node) run(ctx context.Context, m Model, lease queue.Lease) {
-	r := &run{node: n, lease: lease}
+	r := &run{node: n, lease: lease, frames: n.deps.Frames(lease.Job.Owner)}
 	live, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var beat sync.WaitGroup
@@ -82,7 +83,7 @@ func (r *run) emit(ctx context.Context, e backends.Event) error {
 func (r *run) send(ctx context.Context, f dispatch.Frame) error {
 	r.seq++
 	f.Job, f.Epoch, f.Seq = r.lease.Job.ID, r.lease.Epoch, r.seq
-	return r.node.deps.Frames.Deliver(ctx, f)
+	return r.frames.Deliver(ctx, f)
 }
 
 // outcome decides what becomes of the job.
