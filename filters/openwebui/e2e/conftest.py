@@ -13,7 +13,7 @@ from gateway import PROGRAM, ROOT, Gateway
 from pages import Chat, Functions
 from processes import Process, free_port
 from standins import StandIn
-from webui import ADMIN, FILTER, OpenWebUI, connection
+from webui import ADMIN, OpenWebUI, connection
 
 ARTIFACTS = Path(os.environ.get("QR_E2E_ARTIFACTS", ROOT / "artifacts" / "openwebui")).resolve()
 IMAGES = ROOT / "docs" / "images" / "open-webui"
@@ -35,8 +35,12 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="session")
 def artifacts():
-    shutil.rmtree(ARTIFACTS, ignore_errors=True)
-    ARTIFACTS.mkdir(parents=True)
+    """The folder of pictures and logs, without those of an earlier run; what else is in it stays."""
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    for old in [f for pattern in ("*.png", "*.log", "*.yaml") for f in ARTIFACTS.glob(pattern)]:
+        old.unlink()
+    for old in ("webui", "older"):
+        shutil.rmtree(ARTIFACTS / old, ignore_errors=True)
     return ARTIFACTS
 
 

@@ -18,6 +18,7 @@ class Handler(BaseHTTPRequestHandler):
             self._slow()
         else:
             self._page(200 if self.path.startswith("/html200") else 404)
+            self.server.standin.shown.set()
 
     def _page(self, status):
         self.send_response(status)
@@ -38,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.standin.waiting.set()
             self.wfile.write(b'data: {"choices":[{"index":0,"delta":{"content":"At last."}}]}\n\ndata: [DONE]\n\n')
         except (BrokenPipeError, ConnectionResetError):
-            self.server.standin.left.set()
+            pass  # its client went away
 
     def log_message(self, *_):
         pass
@@ -47,8 +48,8 @@ class Handler(BaseHTTPRequestHandler):
 class StandIn:
     def __init__(self):
         self.released = threading.Event()  # set by a test: the slow answer may come
+        self.shown = threading.Event()  # a page came as an answer
         self.waiting = threading.Event()  # a request waits
-        self.left = threading.Event()  # its client went away
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.standin = self

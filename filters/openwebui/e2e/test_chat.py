@@ -70,7 +70,7 @@ def test_a_user_overrides_the_administrator(user_page, webui, admin, user, gatew
     chat.open("smollm2")
     with chat.own_valves(user) as valves:
         valves.type("qr_alpha", "-0.2")
-        screenshot(user_page, "user-valves", guide=True, left=900)
+        screenshot(user_page, "user-valves", guide=True, left=925)
     chat.close_controls()
     mark = gateway.mark()
     chat.ask("Say hello.")
