@@ -124,13 +124,7 @@ func (l *line) added(r *record) {
 // remove takes r out of its lane. The key keeps its turn unless it has nothing left.
 func (l *line) remove(r *record) {
 	a := l.lanes[r.job.Key]
-	at := slices.Index(a.jobs, r)
-	if at > 0 {
-		for _, later := range a.jobs[at+1:] {
-			later.mark -= r.charge
-		}
-	}
-	a.jobs = slices.Delete(a.jobs, at, at+1)
+	a.drop(r)
 	if len(a.jobs) == 0 {
 		l.take(a)
 		delete(l.lanes, a.key)
@@ -142,6 +136,20 @@ func (l *line) remove(r *record) {
 	if l.waiting.jobs == 0 {
 		l.meter.stop()
 	}
+}
+
+// drop takes a job out of its lane. Most are at the head, which costs nothing even in a long lane.
+func (a *lane) drop(r *record) {
+	if a.jobs[0] == r {
+		a.jobs[0] = nil
+		a.jobs = a.jobs[1:]
+		return
+	}
+	at := slices.Index(a.jobs, r)
+	for _, later := range a.jobs[at+1:] {
+		later.mark -= r.charge
+	}
+	a.jobs = slices.Delete(a.jobs, at, at+1)
 }
 
 // leave remembers the tag of a key without waiting jobs, as long as it means anything.

@@ -7,6 +7,7 @@ import "time"
 type meter struct {
 	departures float64
 	seconds    float64   // during which they left
+	last       float64   // seconds that the newest took
 	since      time.Time // of the last departure, or of the first job that waits; zero when none waits
 }
 
@@ -28,8 +29,9 @@ func (m *meter) depart(now time.Time) {
 	if m.since.IsZero() {
 		return
 	}
+	m.last = now.Sub(m.since).Seconds()
 	m.departures = m.departures*fade + 1
-	m.seconds = m.seconds*fade + now.Sub(m.since).Seconds()
+	m.seconds = m.seconds*fade + m.last
 	m.since = now
 }
 
@@ -40,6 +42,18 @@ func (m *meter) measured() time.Duration {
 	}
 	return time.Duration(m.seconds / m.departures * float64(time.Second))
 }
+
+// least is the shortest time between departures that there is reason to expect; 0 is unknown. The first departures of a line say little:
+// they count the time in which it filled.
+func (m *meter) least() time.Duration {
+	if m.departures < sure {
+		return 0
+	}
+	return min(m.measured(), time.Duration(m.last*float64(time.Second)))
+}
+
+// sure is what three departures weigh.
+const sure = 1 + fade + fade*fade - 1e-9
 
 // gap is the time between departures: as measured, or as long as nothing has left, whichever is more. 0 is unknown.
 func (m *meter) gap(now time.Time) time.Duration {

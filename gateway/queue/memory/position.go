@@ -29,19 +29,6 @@ func (l *line) before(own *lane, key string, i int) int {
 	return n
 }
 
-// behind is how many jobs would leave before a new one.
-func (l *line) behind(r *record) int {
-	own, i := &lane{tag: max(l.virtual, l.idle[r.job.Key]), turn: l.turn + 1}, 0
-	if a := l.lanes[r.job.Key]; a != nil {
-		last := a.jobs[len(a.jobs)-1]
-		probe := &record{mark: last.mark + last.charge}
-		own, i = &lane{tag: a.tag, turn: a.turn, jobs: append(a.jobs[:len(a.jobs):len(a.jobs)], probe)}, len(a.jobs)
-	} else {
-		own.jobs = []*record{{}}
-	}
-	return l.before(own, r.job.Key, i)
-}
-
 // before is how many jobs of a lane are served before job i of another.
 func before(a, own *lane, i int) int {
 	start := own.start(i)
@@ -53,19 +40,25 @@ func before(a, own *lane, i int) int {
 }
 
 // first says which of two jobs with the same start is served first: that whose lane got its turn first, which it did when the job
-// before was served.
+// before was served. Far from the head it guesses.
 func first(a *lane, i int, b *lane, j int) bool {
-	for i > 0 && j > 0 {
+	for range far {
+		if i == 0 || j == 0 {
+			break
+		}
 		i, j = i-1, j-1
 		if a.start(i) != b.start(j) {
 			return a.start(i) < b.start(j)
 		}
 	}
-	if i == 0 && j == 0 {
+	if (i == 0) == (j == 0) {
 		return a.turn < b.turn
 	}
 	return i == 0
 }
+
+// far is how many jobs before two are looked at to tell which of them is first.
+const far = 32
 
 // served is how far a lane has been served in each.
 type served struct {

@@ -25,7 +25,7 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if job.Deadline.IsZero() && q.cfg.Wait > 0 {
 		r.job.Deadline = r.submitted.Add(q.cfg.Wait)
 	}
-	if err := q.room(r); err != nil && q.waiterFor(&job) == nil {
+	if err := q.join(r); err != nil {
 		q.stats.Refused++
 		return queue.Ticket{}, err
 	}
@@ -34,10 +34,26 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if job.IdempotencyKey != "" {
 		q.repeats[repeatOf(&job)] = job.ID
 	}
-	q.line(r).pushBack(r)
-	q.enter(r)
 	q.offer(r)
 	return q.ticket(r), nil
+}
+
+// join puts a new job into its line, unless a limit forbids it. No limit counts while a node waits for such a job.
+func (q *Queue) join(r *record) error {
+	free := q.waiterFor(&r.job) != nil
+	if err := q.room(r); err != nil && !free {
+		return err
+	}
+	l := q.line(r)
+	l.pushBack(r)
+	q.enter(r)
+	r.position = q.ahead(placeOf(&r.job)) + l.last(r.job.Key)
+	err := q.inTime(r, l)
+	if err == nil || free {
+		return nil
+	}
+	q.leaveLine(r)
+	return err
 }
 
 func (q *Queue) check(ctx context.Context, job *queue.Job) error {
@@ -91,23 +107,21 @@ func (q *Queue) room(r *record) error {
 	case key.over(key.bytes+bytes, c.BytesPerKey):
 		return full(queue.LimitBytesPerKey, key.bytes, c.BytesPerKey, times(share, key.departures(key.bytes, bytes, c.BytesPerKey)))
 	default:
-		return q.inTime(r, line)
+		return nil
 	}
 }
 
-// inTime says whether r can be expected to start before its deadline. Only what was measured counts: a line that has just begun
-// to fill says nothing of how fast it drains.
+// inTime says whether r can be expected to start before its deadline. In doubt it can.
 func (q *Queue) inTime(r *record, l *line) error {
-	gap := l.meter.measured()
+	gap := l.meter.least()
 	if r.job.Deadline.IsZero() || gap == 0 {
 		return nil
 	}
-	place := q.ahead(placeOf(&r.job)) + l.behind(r) + 1
-	wait, within := times(gap, place), r.job.Deadline.Sub(r.submitted)
+	wait, within := times(gap, r.position), r.job.Deadline.Sub(r.submitted)
 	if wait <= within {
 		return nil
 	}
-	e := queue.Full(queue.LimitDeadline, place, 0, wait-within)
+	e := queue.Full(queue.LimitDeadline, r.position, 0, wait-within)
 	e.Wait, e.Within = wait.Round(time.Second), max(0, within.Round(time.Millisecond))
 	return e
 }

@@ -15,8 +15,10 @@ import (
 
 // claimant is a claim that waits.
 type claimant struct {
-	offer queue.Offer
-	wake  chan struct{} // one place
+	offer  queue.Offer
+	waiter string        // its name
+	wake   chan struct{} // one place
+	noted  bool          // the server knows that it waits
 }
 
 func (c *claimant) nudge() {
@@ -31,42 +33,42 @@ func (q *Queue) Claim(ctx context.Context, offer queue.Offer) (queue.Lease, erro
 	if ctx.Err() != nil {
 		return queue.Lease{}, context.Cause(ctx)
 	}
-	c, waiter := &claimant{offer: offer, wake: make(chan struct{}, 1)}, rand.Text()
-	if !q.enter(waiter, c) {
+	c := &claimant{offer: offer, waiter: rand.Text(), wake: make(chan struct{}, 1)}
+	if !q.enter(c) {
 		return queue.Lease{}, queue.ErrClosed
 	}
 	defer q.calls.Done()
-	lease, err := q.await(ctx, c, waiter)
-	q.leave(waiter)
+	lease, err := q.await(ctx, c)
+	q.leave(c)
 	if err != nil {
-		q.withdraw(ctx, waiter, offer)
+		q.withdraw(ctx, c)
 	}
 	return lease, err
 }
 
 // enter registers a claim before it first asks, so that it misses nothing.
-func (q *Queue) enter(waiter string, c *claimant) bool {
+func (q *Queue) enter(c *claimant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false
 	}
 	q.calls.Add(1)
-	q.claims[waiter] = c
+	q.claims[c.waiter] = c
 	return true
 }
 
-func (q *Queue) leave(waiter string) {
+func (q *Queue) leave(c *claimant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.claims, waiter)
+	delete(q.claims, c.waiter)
 }
 
-func (q *Queue) await(ctx context.Context, c *claimant, waiter string) (queue.Lease, error) {
+func (q *Queue) await(ctx context.Context, c *claimant) (queue.Lease, error) {
 	poll := time.NewTicker(q.cfg.Poll)
 	defer poll.Stop()
 	for {
-		lease, found, err := q.ask(ctx, &c.offer, waiter)
+		lease, found, err := q.ask(ctx, c)
 		if found || err != nil {
 			return lease, err
 		}
@@ -86,11 +88,11 @@ func (q *Queue) await(ctx context.Context, c *claimant, waiter string) (queue.Le
 const tries = 3
 
 // ask asks for a job. It is not cut short by ctx, for then the server might give a job to nobody.
-func (q *Queue) ask(ctx context.Context, o *queue.Offer, waiter string) (lease queue.Lease, found bool, err error) {
+func (q *Queue) ask(ctx context.Context, c *claimant) (lease queue.Lease, found bool, err error) {
 	token := rand.Text()
 	var reply any
 	for try := range tries {
-		reply, err = q.askOnce(ctx, o, waiter, token)
+		reply, err = q.askOnce(ctx, c, token)
 		if err == nil || ctx.Err() != nil || errors.Is(err, queue.ErrClosed) || !q.pause(ctx, time.Duration(try+1)*50*time.Millisecond) {
 			break
 		}
@@ -98,7 +100,7 @@ func (q *Queue) ask(ctx context.Context, o *queue.Offer, waiter string) (lease q
 	if err != nil || reply == nil {
 		return queue.Lease{}, false, err
 	}
-	lease, err = q.take(list(reply), o.Node)
+	lease, err = q.take(list(reply), c.offer.Node)
 	if err == nil && ctx.Err() != nil {
 		return queue.Lease{}, false, errors.Join(context.Cause(ctx), q.giveBack(ctx, lease))
 	}
@@ -118,10 +120,12 @@ func (q *Queue) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (q *Queue) askOnce(ctx context.Context, o *queue.Offer, waiter, token string) (any, error) {
+func (q *Queue) askOnce(ctx context.Context, c *claimant, token string) (any, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
 	defer stop()
-	return q.run(ctx, "claim", token, o.Node, q.id, waiter, int(o.Least), jsonList(o.Models), jsonList(o.Loaded), jsonWarm(o.Warm))
+	o, noted := &c.offer, c.noted
+	c.noted = true
+	return q.run(ctx, "claim", token, o.Node, q.id, c.waiter, int(o.Least), jsonList(o.Models), jsonList(o.Loaded), jsonWarm(o.Warm), noted)
 }
 
 func (q *Queue) giveBack(ctx context.Context, l queue.Lease) error {
@@ -131,10 +135,10 @@ func (q *Queue) giveBack(ctx context.Context, l queue.Lease) error {
 }
 
 // withdraw tells the server that a claim waits no more. If that is lost, the server forgets it soon.
-func (q *Queue) withdraw(ctx context.Context, waiter string, o queue.Offer) {
+func (q *Queue) withdraw(ctx context.Context, c *claimant) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
 	defer stop()
-	if _, err := q.run(ctx, "withdraw", waiter, jsonList(o.Models)); err != nil {
+	if _, err := q.run(ctx, "withdraw", c.waiter, jsonList(c.offer.Models)); err != nil {
 		q.deps.Log.DebugContext(ctx, "withdraw claim", "error", err)
 	}
 }

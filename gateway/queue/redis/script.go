@@ -32,13 +32,14 @@ const payloadTTL = 24 * time.Hour
 
 // newScripts writes the limits into the scripts: they don't change while a queue is open, and cost nothing there.
 func newScripts(cfg Config, clock string) scripts {
-	head := clock + limits(cfg) + source("line") + source("state")
+	head, library := clock+limits(cfg), parse(source("line")+source("state"))
 	all := scripts{}
 	for _, name := range []string{
 		"submit", "claim", "withdraw", "heartbeat", "restore", "settle", "cancel", "watch", "append", "read", "sweep", "alive", "stats",
 		"announce", "members", "depart", "drain",
 	} {
-		all[name] = client.NewScript(head + source(name))
+		body := source(name)
+		all[name] = client.NewScript(head + library.link(body) + body)
 	}
 	return all
 }

@@ -1,4 +1,5 @@
--- ARGV: token, node, client, waiter, least class, models, loaded models, warm prefixes; the last three as JSON lists
+-- ARGV: token, node, client, waiter, least class, models, loaded models, warm prefixes, whether the waiter is noted; models to
+-- prefixes as JSON lists.
 -- Returns the job, or nothing after it has noted the waiter.
 
 local least = num(ARGV[5])
@@ -7,10 +8,9 @@ for _, m in ipairs(cjson.decode(ARGV[7])) do loaded[m] = true end
 for _, h in ipairs(cjson.decode(ARGV[8])) do warm[h] = true end
 
 local function grant(j)
-  local payload = call('GET', P .. 'pay:' .. j.id)
   return {
     j.id, exact(num(j.epoch)), j.key, j.model, j.class, j.cost, j.weight, exact(num(j.dl) > 0 and num(j.dl) - now or 0), j.idem,
-    j.prefixes, j.owner, payload or '',
+    j.prefixes, j.owner, j.payload or call('GET', P .. 'pay:' .. j.id) or '',
   }
 end
 
@@ -79,7 +79,7 @@ local function choose(cm)
     local id = call('ZRANGE', lane(cm, string.sub(turns[i], 17)), 0, 0)[1]
     local n = next(warm) and warmth(id) or 0
     if not chosen or n > most then chosen, most = id, n end
-    if now - num(call('ZSCORE', P .. 'a:' .. cm, id)) >= C.affinity_age then break end
+    if #turns == 2 or now - num(call('ZSCORE', P .. 'a:' .. cm, id)) >= C.affinity_age then break end
   end
   return chosen
 end
@@ -89,7 +89,8 @@ local function pick()
     local o = best()
     if not o then return nil end
     local j = job(o.aged and o.id or choose(o.cm))
-    if call('EXISTS', P .. 'pay:' .. j.id) == 0 then
+    j.payload = call('GET', P .. 'pay:' .. j.id)
+    if not j.payload then
       finish(j, 'failed', 'the queue has lost the payload of the job')
     elseif num(j.dl) == 0 or now < num(j.dl) then
       return j
@@ -108,7 +109,7 @@ if not j then
   waiter(function(k) call('ZADD', k, now + C.waiter, ARGV[4]) end)
   return nil
 end
-waiter(function(k) call('ZREM', k, ARGV[4]) end)
+if ARGV[9] == '1' then waiter(function(k) call('ZREM', k, ARGV[4]) end) end
 local cm = lineof(j)
 if num(j.free) == 0 then depart(cm) end
 serve(j)

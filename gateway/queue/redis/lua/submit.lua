@@ -7,9 +7,18 @@ local j = {
 }
 local cm = lineof(j)
 
+local position -- once it is known
+
 local function ticket(o)
-  local s = status(o)
-  return { 'ok', s[1], s[3], s[5], s[6] }
+  local n, wait = position, 0
+  if o.state ~= 'queued' then
+    n = 0
+  elseif n then
+    wait = n * gap(cm)
+  else
+    n, wait = place(o)
+  end
+  return { 'ok', o.id, o.state, exact(n), exact(math.floor(wait)) }
 end
 
 -- departures is how many jobs must leave until one more fits, by the mean of those waiting.
@@ -32,16 +41,15 @@ local function start()
   return tag + num(call('HGET', P .. 'job:' .. last[1], 'charge')), member, call('ZCARD', l)
 end
 
--- intime says why the job can't be expected to start before its deadline, or nothing. Only what was measured counts: a line
--- that has just begun to fill says nothing of how fast it drains.
+-- intime says why the job can't be expected to start before its deadline, or nothing. In doubt it can.
 local function intime()
-  local g = measured(cm)
+  local g = least(cm)
   if j.dl == 0 or g == 0 then return nil end
   local tag, member, own = start()
-  local n = ahead(num(j.class), j.model) + own + before(cm, j.key, tag, member) + 1
-  local wait, within = n * g, j.dl - now
+  position = ahead(num(j.class), j.model) + own + before(cm, j.key, tag, member) + 1
+  local wait, within = position * g, j.dl - now
   if wait <= within then return nil end
-  return { 'full', 'deadline', exact(n), '0', exact(math.floor(wait - within)), exact(math.floor(wait)), exact(within) }
+  return { 'full', 'deadline', exact(position), '0', exact(math.floor(wait - within)), exact(math.floor(wait)), exact(within) }
 end
 
 -- room says why the job may not wait, or nothing.
