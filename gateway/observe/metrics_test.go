@@ -113,8 +113,9 @@ func TestShortAnswers(t *testing.T) {
 func TestStaleSeriesGo(t *testing.T) {
 	list := &models{{Model: "a", Ready: true, State: "ready", Workers: 4, Busy: 3}, {Model: "b", State: "restarting"}}
 	q := &gauge{stats: queue.Stats{
-		Models:    map[string]queue.ModelStats{"a": {Waiting: 5, Running: 3, WaitingTokens: 500, Oldest: time.Second}},
-		Submitted: 9, Requeued: 1,
+		Models:    map[string]queue.ModelStats{"a": {Waiting: 5, Running: 3, WaitingTokens: 500, Oldest: time.Second, Classes: [queue.Classes]queue.ClassStats{queue.ClassTask: {Waiting: 2, Oldest: time.Second}}}},
+		Submitted: 9, Requeued: 1, Tokens: 77, Claims: 3,
+		Calls: map[string]queue.CallStats{"claim": {Calls: 4, Errors: 1, Time: 2 * time.Second}},
 	}}
 	m := observe.NewMetrics(observe.Sources{Queue: q, Models: list, Engines: map[string]observe.Restarter{"b": engine(2)}})
 	has(t, m,
@@ -128,6 +129,13 @@ func TestStaleSeriesGo(t *testing.T) {
 		`qr_gateway_queue_oldest_seconds{gen_ai_request_model="a"} 1`,
 		`qr_gateway_queue_jobs_total{state="submitted"} 9`,
 		`qr_gateway_queue_lease_events_total{event="requeued"} 1`,
+		`qr_gateway_queue_class_depth{class="task",gen_ai_request_model="a"} 2`,
+		`qr_gateway_queue_class_oldest_seconds{class="task",gen_ai_request_model="a"} 1`,
+		`qr_gateway_queue_claims 3`,
+		`qr_gateway_queue_tokens_total 77`,
+		`qr_gateway_queue_server_calls_total{call="claim"} 4`,
+		`qr_gateway_queue_server_errors_total{call="claim"} 1`,
+		`qr_gateway_queue_server_seconds_total{call="claim"} 2`,
 	)
 	*list = models{{Model: "b", Ready: true, State: "ready"}}
 	q.stats.Models = nil

@@ -38,7 +38,9 @@ type state struct {
 	from Sources
 
 	up, depth, depthTokens, running, oldest *prometheus.Desc
+	classDepth, classOldest, claims, tokens *prometheus.Desc
 	jobs, leases                            *prometheus.Desc
+	calls, callErrors, callTime             *prometheus.Desc
 	ready, workers, busy, restarts          *prometheus.Desc
 }
 
@@ -53,6 +55,13 @@ func newState(s Sources) *state {
 		depthTokens: desc("queue_depth_tokens", "Tokens, prompt and answer, of the requests that wait.", labelModel),
 		running:     desc("queue_running", "Requests that are with a worker.", labelModel),
 		oldest:      desc("queue_oldest_seconds", "How long the oldest of those waiting has waited.", labelModel),
+		classDepth:  desc("queue_class_depth", "Requests that wait for a worker, by how urgent they are.", labelModel, "class"),
+		classOldest: desc("queue_class_oldest_seconds", "How long the oldest of those has waited.", labelModel, "class"),
+		claims:      desc("queue_claims", "Workers of all models that wait for a request."),
+		tokens:      desc("queue_tokens_total", "Tokens, prompt and answer, that requests have taken."),
+		calls:       desc("queue_server_calls_total", "Exchanges of this process with the queue's server, by what was asked.", "call"),
+		callErrors:  desc("queue_server_errors_total", "Those that failed.", "call"),
+		callTime:    desc("queue_server_seconds_total", "Time that they took.", "call"),
 		jobs:        desc("queue_jobs_total", "Jobs by what became of them.", "state"),
 		leases:      desc("queue_lease_events_total", "Leases that were lost, jobs queued again, and late writes refused.", "event"),
 		ready:       desc("model_ready", "1 if the model can take a request now.", labelModel, "state"),
@@ -65,7 +74,8 @@ func newState(s Sources) *state {
 // Describe implements prometheus.Collector.
 func (s *state) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		s.up, s.depth, s.depthTokens, s.running, s.oldest, s.jobs, s.leases, s.ready, s.workers, s.busy, s.restarts,
+		s.up, s.depth, s.depthTokens, s.running, s.oldest, s.classDepth, s.classOldest, s.claims, s.tokens,
+		s.calls, s.callErrors, s.callTime, s.jobs, s.leases, s.ready, s.workers, s.busy, s.restarts,
 	} {
 		out <- d
 	}
@@ -110,9 +120,21 @@ func (s *state) collectQueue(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(s.depthTokens, prometheus.GaugeValue, float64(m.WaitingTokens), id)
 		out <- prometheus.MustNewConstMetric(s.running, prometheus.GaugeValue, float64(m.Running), id)
 		out <- prometheus.MustNewConstMetric(s.oldest, prometheus.GaugeValue, m.Oldest.Seconds(), id)
+		for class, c := range m.Classes {
+			name := queue.Class(class).String()
+			out <- prometheus.MustNewConstMetric(s.classDepth, prometheus.GaugeValue, float64(c.Waiting), id, name)
+			out <- prometheus.MustNewConstMetric(s.classOldest, prometheus.GaugeValue, c.Oldest.Seconds(), id, name)
+		}
 	}
+	out <- prometheus.MustNewConstMetric(s.claims, prometheus.GaugeValue, float64(q.Claims))
 	count := func(d *prometheus.Desc, n int64, label string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label)
+	}
+	out <- prometheus.MustNewConstMetric(s.tokens, prometheus.CounterValue, float64(q.Tokens))
+	for call, c := range q.Calls {
+		count(s.calls, c.Calls, call)
+		count(s.callErrors, c.Errors, call)
+		out <- prometheus.MustNewConstMetric(s.callTime, prometheus.CounterValue, c.Time.Seconds(), call)
 	}
 	count(s.jobs, q.Submitted, "submitted")
 	count(s.jobs, q.Refused, "refused")

@@ -120,6 +120,14 @@ type Stats struct {
 	LeasesLost, Requeued, Fenced                         int64
 	Tokens                                               int64 // really taken by settled jobs
 	Claims                                               int   // that wait for a job now
+	// Calls are this process's exchanges with the queue's server, by what was asked; nil where there is no server.
+	Calls map[string]CallStats
+}
+
+// CallStats counts exchanges with a server.
+type CallStats struct {
+	Calls, Errors int64
+	Time          time.Duration // of all together
 }
 
 // ModelStats is one model's share.

@@ -37,7 +37,7 @@ func (q *Queue) Claim(ctx context.Context, offer queue.Offer) (queue.Lease, erro
 	if !q.enter(c) {
 		return queue.Lease{}, queue.ErrClosed
 	}
-	defer q.calls.Done()
+	defer q.waits.Done()
 	lease, err := q.await(ctx, c)
 	q.leave(c)
 	if err != nil {
@@ -53,7 +53,7 @@ func (q *Queue) enter(c *claimant) bool {
 	if q.closed {
 		return false
 	}
-	q.calls.Add(1)
+	q.waits.Add(1)
 	q.claims[c.waiter] = c
 	return true
 }

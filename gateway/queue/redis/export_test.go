@@ -32,7 +32,7 @@ func (q *Queue) Barrier(ctx context.Context) error {
 	if !q.subscribe("\x00barrier", wake) {
 		return nil
 	}
-	defer q.calls.Done()
+	defer q.waits.Done()
 	defer q.unsubscribe("\x00barrier", wake)
 	if err := q.db.Publish(ctx, q.base+":c:"+q.id, `["l","\u0000barrier"]`).Err(); err != nil {
 		return err

@@ -45,12 +45,12 @@ func (q *Queue) Read(ctx context.Context, id string, seq int64) (<-chan queue.En
 	}
 	if err != nil {
 		q.unsubscribe(id, wake)
-		q.calls.Done()
+		q.waits.Done()
 		return nil, fmt.Errorf("read the log of job %q from entry %d: %w", id, seq, err)
 	}
 	out := make(chan queue.Entry)
 	go func() {
-		defer q.calls.Done()
+		defer q.waits.Done()
 		defer close(out)
 		defer q.unsubscribe(id, wake)
 		q.pour(ctx, id, seq, b, wake, out)
@@ -65,7 +65,7 @@ func (q *Queue) subscribe(id string, wake chan struct{}) bool {
 	if q.closed {
 		return false
 	}
-	q.calls.Add(1)
+	q.waits.Add(1)
 	q.readers[id] = append(q.readers[id], wake)
 	return true
 }

@@ -78,6 +78,7 @@ type Queue struct {
 	base    string // of all keys; the hash tag keeps them on one node of a Cluster
 	db      client.UniversalClient
 	scripts scripts
+	calls   exchanges
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -86,8 +87,8 @@ type Queue struct {
 	gone    map[string]int64     // leases lost before they were held, by job
 	watched map[string]*topic    // by job
 	readers map[string][]chan struct{}
-	stop    chan struct{} // closed when the queue closes
-	calls   sync.WaitGroup
+	stop    chan struct{}  // closed when the queue closes
+	waits   sync.WaitGroup // calls that wait
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -109,7 +110,7 @@ func open(ctx context.Context, cfg Config, deps Deps, clock string) (*Queue, err
 	q := &Queue{
 		cfg: cfg, deps: deps, db: db, id: rand.Text(), base: "{qr:" + cfg.Name + "}", scripts: newScripts(cfg, clock),
 		claims: map[string]*claimant{}, held: map[string]*holding{}, gone: map[string]int64{}, watched: map[string]*topic{},
-		readers: map[string][]chan struct{}{}, stop: make(chan struct{}),
+		readers: map[string][]chan struct{}{}, stop: make(chan struct{}), calls: exchanges{all: map[string]queue.CallStats{}},
 	}
 	if err := q.inspect(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open queue on %s: %w", where, err), db.Close())
@@ -147,7 +148,7 @@ func (q *Queue) Close() error {
 	if _, err := q.run(ctx, "alive", q.id, 0); err != nil {
 		q.deps.Log.WarnContext(ctx, "leave queue", "error", err)
 	}
-	q.calls.Wait()
+	q.waits.Wait()
 	if err := q.db.Close(); err != nil {
 		return fmt.Errorf("close queue: %w", err)
 	}

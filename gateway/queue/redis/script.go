@@ -5,7 +5,9 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	client "github.com/redis/go-redis/v9"
@@ -80,7 +82,9 @@ func limits(cfg Config) string {
 
 // run runs a script. Its error is ctx's, queue.ErrClosed, or matches queue.ErrUnavailable. A nil reply is nil.
 func (q *Queue) run(ctx context.Context, name string, args ...any) (any, error) {
+	began := time.Now()
 	reply, err := q.scripts[name].Run(ctx, q.db, []string{q.base}, args...).Result()
+	q.calls.note(name, time.Since(began), err != nil && !errors.Is(err, client.Nil))
 	switch {
 	case err == nil:
 		return reply, nil
@@ -102,4 +106,28 @@ func (q *Queue) word(ctx context.Context, name string, args ...any) (string, err
 		return "", err
 	}
 	return text(reply), nil
+}
+
+// exchanges counts what was asked of the server.
+type exchanges struct {
+	mu  sync.Mutex // guards all
+	all map[string]queue.CallStats
+}
+
+func (e *exchanges) note(name string, took time.Duration, failed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.all[name]
+	s.Calls++
+	s.Time += took
+	if failed {
+		s.Errors++
+	}
+	e.all[name] = s
+}
+
+func (e *exchanges) stats() map[string]queue.CallStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.all)
 }

@@ -9,7 +9,7 @@ import (
 	"qr-gateway/gateway/queue"
 )
 
-// Stats implements [queue.Gauge]. The counts are of all processes together.
+// Stats implements [queue.Gauge]. The counts are of all processes together, but for Calls.
 func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 	reply, err := q.run(ctx, "stats")
 	if err != nil {
@@ -19,7 +19,7 @@ func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 	if len(v) != 3 {
 		return queue.Stats{}, errors.New("read the queue's counts: what its server answers is not whole")
 	}
-	s := queue.Stats{Models: map[string]queue.ModelStats{}, Claims: int(number(v[1]))}
+	s := queue.Stats{Models: map[string]queue.ModelStats{}, Claims: int(number(v[1])), Calls: q.calls.stats()}
 	counters := list(v[0])
 	for i := 0; i+1 < len(counters); i += 2 {
 		if to := counter(&s, text(counters[i])); to != nil {
