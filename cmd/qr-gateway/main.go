@@ -72,6 +72,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newGenerate(), newBench(), newSample(), newValidate(), newParams(), newEntropy(), newFilter(), newVersion())
+	root.AddCommand(newServe(), newGateway(), newWorker(), newStatus(), newGenerate(), newBench(), newSample(), newValidate(), newParams(), newEntropy(), newFilter(), newVersion())
 	return root
 }

@@ -14,11 +14,10 @@ import (
 
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/config"
-	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
-	"qr-gateway/gateway/queue/memory"
-	"qr-gateway/gateway/records"
+	"qr-gateway/gateway/queue"
+	"qr-gateway/gateway/queue/redis"
 	"qr-gateway/gateway/sources"
 )
 
@@ -46,8 +45,19 @@ func withConfig(use, short string, run func(*cobra.Command, config.Config) error
 	return cmd
 }
 
+func newGateway() *cobra.Command {
+	return withConfig("gateway", "take requests for workers on other machines, which share a queue (redis.url)", func(cmd *cobra.Command, cfg config.Config) error {
+		return runRole(cmd.Context(), cfg, role{name: redis.RoleGateway, edge: true}, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
+}
+
 // serve runs everything until ctx ends.
 func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) error {
+	return runRole(ctx, cfg, role{name: redis.RoleGateway, edge: true, work: true}, stdout, stderr)
+}
+
+// runRole runs what a role consists of until ctx ends.
+func runRole(ctx context.Context, cfg config.Config, r role, stdout, stderr io.Writer) error {
 	log, err := observe.NewLog(observe.LogConfig{Level: cfg.Log.Level, Format: cfg.Log.Format}, stderr)
 	if err != nil {
 		return err
@@ -55,59 +65,12 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) err
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "warning", w)
 	}
-	lent, err := sources.Open(ctx, sourcesConfig(cfg), sources.Deps{Log: log})
+	s := &stack{cfg: cfg, role: r, stdout: stdout, log: log}
+	parts, err := s.compose(ctx)
 	if err != nil {
-		return err
-	}
-	parts, err := compose(ctx, cfg, lent, stdout, log)
-	if err != nil {
-		return errors.Join(err, lent.Close())
+		return errors.Join(err, s.close())
 	}
 	return runStack(ctx, parts...)
-}
-
-// compose makes everything else that serves, in the order in which it starts.
-func compose(ctx context.Context, cfg config.Config, lent *sources.Sources, stdout io.Writer, log *slog.Logger) ([]part, error) {
-	all, err := newModels(cfg, backendDeps{log: log, entropy: lent.Socket()})
-	if err != nil {
-		return nil, err
-	}
-	q, err := memory.New(queueConfig(cfg))
-	if err != nil {
-		return nil, err
-	}
-	metrics := observe.NewMetrics(observe.Sources{Queue: q, Models: all, Engines: all.restarters(), Entropy: lent, Routes: all.routes()})
-	hub, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q, Waits: metrics})
-	if err != nil {
-		return nil, err
-	}
-	worker, err := node.New(nodeConfig(cfg), all.nodeModels(), node.Deps{Queue: q, Frames: node.Here(hub), Log: log})
-	if err != nil {
-		return nil, err
-	}
-	kept, err := records.New(records.Config{Keep: cfg.Records.Keep, Bytes: int64(cfg.Records.Bytes)})
-	if err != nil {
-		return nil, err
-	}
-	srv, err := gateway.New(edgeConfig(cfg), gateway.Deps{
-		Models: all, Dispatcher: hub, Sources: lent, Presets: cfg.Library, Records: kept, Cards: cards(cfg.Models),
-		Metrics: metrics.Handler(), Observer: metrics, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Server.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", cfg.Server.Listen, err)
-	}
-	return []part{
-		{"entropy", lent.Run},
-		{"engines", all.run},
-		{"queue", q.Run},
-		{"node", worker.Run},
-		{"greeting", func(ctx context.Context) error { return greet(ctx, all, ln.Addr(), stdout, log) }},
-		{"server", func(ctx context.Context) error { return srv.Serve(ctx, ln) }},
-	}, nil
 }
 
 func sourcesConfig(cfg config.Config) sources.Config {
@@ -118,9 +81,10 @@ func sourcesConfig(cfg config.Config) sources.Config {
 	return c
 }
 
-func queueConfig(cfg config.Config) memory.Config {
-	q, c := memory.DefaultConfig(), cfg.Queue
+func queueConfig(cfg config.Config) queue.Config {
+	q, c := queue.DefaultConfig(), cfg.Queue
 	q.Jobs, q.JobsPerKey, q.Tokens, q.TokensPerKey = c.Jobs, c.JobsPerKey, c.Tokens, c.TokensPerKey
+	q.Bytes, q.BytesPerKey, q.Age = int(c.Bytes), int(c.BytesPerKey), c.Age
 	q.Wait, q.Lease = c.WaitTimeout, c.Lease
 	q.Stall = max(q.Stall, 2*cfg.Engine.StallTimeout) // the engine's own watch, which knows more, comes first
 	return q
@@ -152,10 +116,10 @@ func cards(models []config.Model) map[string]gateway.Card {
 }
 
 // greet waits for the models and prints what to try. It lasts as long as the server.
-func greet(ctx context.Context, all models, addr net.Addr, stdout io.Writer, log *slog.Logger) error {
+func greet(ctx context.Context, all models, id string, addr net.Addr, stdout io.Writer, log *slog.Logger) error {
 	if all.waitReady(ctx) == nil { // else the engines' own error is the one to show
 		log.Info("ready", "address", addr.String())
-		fmt.Fprintf(stdout, greeting, localURL(addr), all[0].cfg.ID)
+		fmt.Fprintf(stdout, greeting, localURL(addr), id)
 	}
 	<-ctx.Done()
 	return nil

@@ -106,7 +106,12 @@ models:
 // start runs the real binary and waits until it is ready.
 func start(t *testing.T, file string, args ...string) *server {
 	t.Helper()
-	args = append([]string{"serve", "--config", file, "--listen", "127.0.0.1:0"}, args...)
+	return launch(t, `serves \S+ at (http://127\.0\.0\.1:\d+)/v1`, append([]string{"serve", "--config", file, "--listen", "127.0.0.1:0"}, args...)...)
+}
+
+// launch runs the real binary and waits for what its log says when it is ready; that has the server's address.
+func launch(t *testing.T, ready string, args ...string) *server {
+	t.Helper()
 	s := &server{cmd: exec.Command(need(t, "QR_TEST_GATEWAY"), args...), log: newTail(), ended: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -123,7 +128,14 @@ func start(t *testing.T, file string, args ...string) *server {
 	t.Cleanup(func() { s.stop(t); wg.Wait(); r.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	m, err := s.log.wait(ctx, regexp.MustCompile(`serves \S+ at (http://127\.0\.0\.1:\d+)/v1`))
+	wg.Go(func() {
+		select {
+		case <-s.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	m, err := s.log.wait(ctx, regexp.MustCompile(ready))
 	if err != nil {
 		t.Fatalf("server did not start: %v\n%s", err, s.log)
 	}

@@ -29,6 +29,9 @@ type Config struct {
 	Records   Records   `mapstructure:"records"`
 	Tasks     Tasks     `mapstructure:"tasks"`
 	OpenWebUI OpenWebUI `mapstructure:"open_webui"`
+	Redis     Redis     `mapstructure:"redis"`
+	Link      Link      `mapstructure:"link"`
+	Worker    Worker    `mapstructure:"worker"`
 
 	Entropy    Entropy        `mapstructure:"entropy"`
 	Presets    Presets        `mapstructure:"presets"`
@@ -96,6 +99,9 @@ type Queue struct {
 	Tokens       int           `mapstructure:"tokens"`         // prompt and answer of those waiting, in all
 	JobsPerKey   int           `mapstructure:"jobs_per_key"`   // waiting, of one caller
 	TokensPerKey int           `mapstructure:"tokens_per_key"` // of one caller
+	Bytes        ByteSize      `mapstructure:"bytes"`          // of the requests waiting, in all
+	BytesPerKey  ByteSize      `mapstructure:"bytes_per_key"`  // of one caller
+	Age          time.Duration `mapstructure:"age"`            // a task that waited so long counts as a chat; 0 never
 	WaitTimeout  time.Duration `mapstructure:"wait_timeout"`   // a request that waited so long is refused; 0 is no limit
 	Lease        time.Duration `mapstructure:"lease"`          // a node unheard of for so long loses its job
 	Heartbeat    time.Duration `mapstructure:"heartbeat"`      // at most half the lease
@@ -162,10 +168,11 @@ func Default() Config {
 		},
 		Log: Log{Level: "info", Format: "text"},
 		Queue: Queue{
-			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000,
-			WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
+			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000, Bytes: 256 << 20, BytesPerKey: 64 << 20,
+			Age: 30 * time.Second, WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
 		},
 		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain}, OpenWebUI: OpenWebUI{ModelInfo: true},
+		Redis: Redis{Name: "qr-gateway"}, Worker: Worker{Gateways: []string{}, Patience: 6 * time.Second},
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
 		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendOpenAI, BackendFake},

@@ -152,6 +152,7 @@ func readFile(path string) (map[string]any, error) {
 	if engine, ok := settings["engine"].(map[string]any); ok {
 		engine["binary"] = anchor(path, engine["binary"])
 	}
+	anchorCluster(path, settings)
 	if presets, ok := settings["presets"].(map[string]any); ok && presets["dir"] != nil {
 		presets["dir"] = anchor(path, presets["dir"])
 	}

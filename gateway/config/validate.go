@@ -50,7 +50,7 @@ func (c *checks) positive(field string, value time.Duration) {
 
 // Validate reports everything that is wrong, each with its path.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), c.Records.check(), c.Tasks.check(), checkModels(c.Models, c.Backends), c.checkSources())
+	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), c.Records.check(), c.Tasks.check(), c.Redis.check(), c.Link.check(), c.Worker.check(), checkModels(c.Models, c.Backends), c.checkSources())
 	return errors.Join(errs...)
 }
 
@@ -107,6 +107,15 @@ func (q Queue) check() []error {
 	c.between("jobs_per_key", q.JobsPerKey, 1, 1_000_000)
 	c.between("tokens", q.Tokens, 1, most)
 	c.between("tokens_per_key", q.TokensPerKey, 1, most)
+	if q.Bytes < 1<<10 {
+		c.fail("bytes", "is %s; it takes 1KiB or more", q.Bytes)
+	}
+	if q.BytesPerKey < 1<<10 {
+		c.fail("bytes_per_key", "is %s; it takes 1KiB or more", q.BytesPerKey)
+	}
+	if q.Age < 0 {
+		c.fail("age", "is %s; it takes 0 (never) or more", q.Age)
+	}
 	if q.WaitTimeout < 0 {
 		c.fail("wait_timeout", "is %s; it takes 0 (no limit) or more", q.WaitTimeout)
 	}

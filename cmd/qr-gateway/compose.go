@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"qr-gateway/gateway"
+	"qr-gateway/gateway/config"
+	"qr-gateway/gateway/dispatch"
+	"qr-gateway/gateway/node"
+	"qr-gateway/gateway/observe"
+	"qr-gateway/gateway/records"
+	"qr-gateway/gateway/sources"
+)
+
+// stack is all that a process runs.
+type stack struct {
+	cfg    config.Config
+	role   role
+	stdout io.Writer
+	log    *slog.Logger
+
+	lent    *sources.Sources // nil for a gateway, whose workers own the sources
+	models  models           // none for a gateway
+	cluster *cluster
+	metrics *observe.Metrics
+}
+
+// close frees what a stack has opened that does not run.
+func (s *stack) close() error {
+	if s.lent == nil {
+		return nil
+	}
+	return s.lent.Close()
+}
+
+// compose makes the parts, in the order in which they start: each needs those before it until it has ended.
+func (s *stack) compose(ctx context.Context) ([]part, error) {
+	parts, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.role.edge {
+		if err := s.dispatch(); err != nil {
+			return nil, err
+		}
+	}
+	if s.role.work {
+		worker, err := node.New(s.nodeConfig(), s.models.nodeModels(), node.Deps{Queue: s.cluster.queue, Frames: s.cluster.framesTo, Log: s.log})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"node", worker.Run})
+	}
+	parts = append(parts, part{"announcements", s.cluster.announce})
+	more, err := s.front(ctx)
+	return append(parts, more...), err
+}
+
+// open makes what all else stands on: sources and engines, the queue, the links.
+func (s *stack) open(ctx context.Context) (parts []part, err error) {
+	if s.role.work {
+		if s.lent, err = sources.Open(ctx, sourcesConfig(s.cfg), sources.Deps{Log: s.log}); err != nil {
+			return nil, err
+		}
+		if s.models, err = newModels(s.cfg, backendDeps{log: s.log, entropy: s.lent.Socket()}); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"entropy", s.lent.Run}, part{"engines", s.models.run})
+	}
+	if s.cluster, err = newCluster(ctx, s.cfg, s.role, s.models, s.log); err != nil {
+		return nil, err
+	}
+	from := observe.Sources{Queue: s.cluster.queue, Models: s.list(), Engines: s.models.restarters(), Routes: s.models.routes()}
+	if s.lent != nil {
+		from.Entropy = s.lent
+	}
+	s.metrics = observe.NewMetrics(from)
+	return append(parts, s.cluster.parts()...), nil
+}
+
+// list is the models that the process shows.
+func (s *stack) list() gateway.Models {
+	if s.role.work {
+		return s.models
+	}
+	return remotes{s.cfg.Models, s.cluster.server}
+}
+
+func (s *stack) dispatch() (err error) {
+	c := dispatch.DefaultConfig()
+	c.Owner = s.cluster.owner()
+	s.cluster.hub, err = dispatch.New(c, dispatch.Deps{Queue: s.cluster.queue, Waits: s.metrics})
+	return err
+}
+
+func (s *stack) nodeConfig() node.Config {
+	c := nodeConfig(s.cfg)
+	if s.cluster.shared != nil {
+		c.Name = s.cluster.self.Name
+	}
+	return c
+}
+
+// front makes what listens: the edge, or for a worker alone what watches it.
+func (s *stack) front(ctx context.Context) ([]part, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Server.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", s.cfg.Server.Listen, err)
+	}
+	if !s.role.edge {
+		return []part{{"probes", func(ctx context.Context) error { return s.probes(ctx, ln) }}}, nil
+	}
+	srv, err := s.edge()
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	id := s.cfg.Models[0].ID
+	return []part{
+		{"greeting", func(ctx context.Context) error { return greet(ctx, s.models, id, ln.Addr(), s.stdout, s.log) }},
+		{"server", func(ctx context.Context) error { return srv.Serve(ctx, ln) }},
+	}, nil
+}
+
+func (s *stack) edge() (*gateway.Server, error) {
+	kept, err := records.New(records.Config{Keep: s.cfg.Records.Keep, Bytes: int64(s.cfg.Records.Bytes)})
+	if err != nil {
+		return nil, err
+	}
+	d := gateway.Deps{
+		Models: s.list(), Dispatcher: s.cluster.hub, Sources: declared{s.cfg}, Presets: s.cfg.Library, Records: kept, Cards: cards(s.cfg.Models),
+		Metrics: s.metrics.Handler(), Observer: s.metrics, Log: s.log,
+	}
+	if s.lent != nil {
+		d.Sources = s.lent
+	}
+	return gateway.New(edgeConfig(s.cfg), d)
+}
+
+// probes serves what watches a worker, until ctx ends.
+func (s *stack) probes(ctx context.Context, ln net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status":"ok"}`) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, i := range s.models.List() {
+			if i.Ready {
+				fmt.Fprintln(w, `{"status":"ready"}`)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, `{"status":"not ready"}`)
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout}
+	defer context.AfterFunc(ctx, func() { _ = srv.Close() })() // a probe that is cut off comes again
+	s.log.InfoContext(ctx, "worker runs", "worker", s.cluster.self.Name, "probes", ln.Addr().String())
+	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve probes: %w", err)
+	}
+	return nil
+}
