@@ -1,5 +1,6 @@
 """What is no gateway, or a gateway that is not well: one clear sentence, or the chat goes on."""
 
+import re
 import statistics
 import time
 
@@ -26,6 +27,7 @@ def test_a_page_where_a_gateway_should_be(chat, page, standin, filter, screensho
     chat.open("html200")
     chat.send("Hello.")
     assert standin.shown.wait(20)
+    expect(page).to_have_url(re.compile("/c/"))
     expect(chat.stop_button).to_be_visible()
     page.reload()
     expect(page.locator("#messages-container .chat-user")).to_contain_text("Hello.")
