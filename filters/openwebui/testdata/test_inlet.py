@@ -33,7 +33,10 @@ def test_stream_options(make):
         assert make().inlet(body, __model__=OURS).get("stream_options") == want
 
 
-@pytest.mark.parametrize("model", [None, {}, OTHER, {"id": "x", "openai": None}, {"id": "x", "openai": "qr"}, {"info": None}, {"info": {"base_model_id": "gone"}}, [], "smollm2", 7])
+PASSED_ON = {"id": "far", "openai": {"id": "far", "qr": {"state": "ready", "raw": True, "parameters": False}}}
+
+
+@pytest.mark.parametrize("model", [None, {}, OTHER, PASSED_ON, {"id": "x", "openai": None}, {"id": "x", "openai": "qr"}, {"info": None}, {"info": {"base_model_id": "gone"}}, [], "smollm2", 7])
 def test_other_models_are_untouched(make, model):
     body = chat(model="gpt-4o")
     before = copy.deepcopy(body)
