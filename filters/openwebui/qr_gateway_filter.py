@@ -819,8 +819,11 @@ def below(values):
 
 
 def ours(entry):
-    """Whether an entry of Open WebUI's model list comes from the gateway, which adds a key of its own."""
-    return isinstance(entry, dict) and any(isinstance(part, dict) and "qr" in part for part in (entry.get("openai"), entry))
+    """Whether an entry of Open WebUI's model list comes from the gateway, which adds a key of its own. Models that it only passes requests on for take no
+    parameters, and say so."""
+    parts = (entry.get("openai"), entry) if isinstance(entry, dict) else ()
+    own = [part["qr"] for part in parts if isinstance(part, dict) and "qr" in part]
+    return bool(own) and not any(isinstance(qr, dict) and qr.get("parameters") is False for qr in own)
 
 
 def base_of(entry, request):
