@@ -128,7 +128,7 @@ func newLlama(m config.Model, cfg config.Config, d backendDeps) (backends.Backen
 
 func newFake(m config.Model, _ config.Config, _ backendDeps) (backends.Backend, error) {
 	c := fake.DefaultConfig()
-	c.Model, c.Workers = m.ID, m.Workers
+	c.Model, c.Workers, c.Delay = m.ID, m.Workers, m.Delay
 	if m.Context > 0 {
 		c.Context = m.Context
 	}

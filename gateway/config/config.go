@@ -136,6 +136,7 @@ type Model struct {
 	CanonicalCells bool           `mapstructure:"canonical_cells"` // the way candidates are evaluated leaves hardly a trace; slower
 	KVType         string         `mapstructure:"kv_type"`         // f16 or f32
 	Poll           int            `mapstructure:"poll"`            // busy-wait level of the threads, 0 to 100; 0 blocks
+	Delay          time.Duration  `mapstructure:"delay"`           // of a fake model: between its tokens
 	Name           string         `mapstructure:"name"`            // shown to people in the place of the id
 	Description    string         `mapstructure:"description"`     // shown in the model list
 	Prompts        []string       `mapstructure:"prompts"`         // suggested for the beginning of a chat, in Open WebUI

@@ -53,7 +53,7 @@ func modelRefusals() []refusal {
 		{name: "id with a space", yaml: "models: [{id: a b, path: x}]"},
 		{name: "no path", yaml: "models: [{id: a}]"},
 		{name: "unknown model key", yaml: "models: [{id: a, path: x, worker: 2}]"},
-		{name: "ranges", yaml: "models: [{id: a, path: x, workers: 0, chunk: 32, group: 65, poll: 101, context: 5, kv_type: q4_0}]"},
+		{name: "ranges", yaml: "models: [{id: a, path: x, workers: 0, chunk: 32, group: 65, poll: 101, delay: -1s, context: 5, kv_type: q4_0}]"},
 		{name: "unknown key of a replica", yaml: "models: [{id: a, backend: fake, replicas: [{name: x, wieght: 2}, {name: y, id: b}]}]"},
 		{name: "replicas as a map", yaml: "models: [{id: a, backend: fake, replicas: {x: {}}}]"},
 		{name: "replica as text", yaml: "models: [{id: a, backend: fake, replicas: [x]}]"},

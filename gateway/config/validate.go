@@ -187,6 +187,9 @@ func (m Model) checkEngine(c *checks) {
 	c.between("gpu_layers", m.GPULayers, -1, 10_000)
 	c.oneOf("kv_type", m.KVType, "f16", "f32")
 	c.between("poll", m.Poll, 0, 100)
+	if m.Delay < 0 {
+		c.fail("delay", "is %s; it takes 0 (none) or more", m.Delay)
+	}
 }
 
 // origin says where the parameter that an error is about comes from, if that isn't the model's own lines.
