@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/gin-gonic/gin"
+
+	"qr-gateway/gateway/api"
 )
 
 // cors lets browsers on the allowed origins in. Without any it does nothing, and browsers refuse by themselves.
@@ -16,7 +18,7 @@ func (s *Server) cors(c *gin.Context) {
 	h := c.Writer.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", requestIDHeader+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", requestIDHeader+", Retry-After, "+api.QueueHeaders)
 	if c.Request.Method != http.MethodOptions || c.GetHeader("Access-Control-Request-Method") == "" {
 		return
 	}

@@ -87,6 +87,10 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 		return nil, err
 	}
 	recordOf(c).origin = a.origin
+	repeat, err := api.Repeat(c.Request.Header)
+	if err != nil {
+		return nil, err
+	}
 	b, err := s.read(c, f, body, a)
 	if err != nil {
 		return nil, err
@@ -102,7 +106,9 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 	if err != nil {
 		return nil, rename(ended(c.Request.Context(), err), f.prompt)
 	}
-	a.job = dispatch.Job{ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p, Resumes: b.Info().Resumes}
+	a.job = dispatch.Job{
+		ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p, Resumes: b.Info().Resumes, Repeat: repeat,
+	}
 	a.head = api.Head{
 		ID: req.ID, Model: req.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version,
 		Task: a.origin.Task, Brief: a.origin.Client != "",
@@ -237,10 +243,14 @@ func callerKey(r *http.Request) string {
 	return "addr:" + host
 }
 
+func (s *Server) timeline(c *gin.Context) timeline {
+	return timeline{rec: recordOf(c), now: s.deps.Now, header: c.Writer.Header()}
+}
+
 // collect answers in one piece.
 func (s *Server) collect(c *gin.Context, a *answer, f format) {
 	rec := recordOf(c)
-	sink := &collector{timeline: timeline{rec: rec, now: s.deps.Now}}
+	sink := &collector{timeline: s.timeline(c)}
 	res, err := s.deps.Dispatcher.Do(c.Request.Context(), a.job, sink)
 	if err != nil {
 		s.fail(c, ended(c.Request.Context(), err))
@@ -262,7 +272,7 @@ func (s *Server) stream(c *gin.Context, a *answer, f format) {
 	defer rec.stream.Close()
 	ctx, cancel := context.WithCancelCause(c.Request.Context())
 	defer cancel(nil)
-	sink := newStreamer(timeline{rec: rec, now: s.deps.Now}, rec.stream, f.chunks(&a.head))
+	sink := newStreamer(s.timeline(c), rec.stream, f.chunks(&a.head))
 	defer sink.keepAlive(ctx, s.cfg.KeepAlive, cancel)()
 	res, err := s.deps.Dispatcher.Do(ctx, a.job, sink)
 	if err != nil {

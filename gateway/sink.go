@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,14 +17,19 @@ import (
 
 // timeline notes when things happened to a request.
 type timeline struct {
-	rec *record
-	now func() time.Time
+	rec    *record
+	now    func() time.Time
+	header http.Header // of the reply
 }
 
-func (t timeline) noteQueued() {
-	if t.rec.queued.IsZero() {
-		t.rec.queued = t.now()
+// noteQueued notes where a request stands when it is queued. It reports whether that is news.
+func (t timeline) noteQueued(position int, wait time.Duration) bool {
+	if !t.rec.queued.IsZero() {
+		return false
 	}
+	t.rec.queued = t.now()
+	api.SetQueued(t.header, position, wait)
+	return true
 }
 
 func (t timeline) noteEvent(e backends.Event) {
@@ -45,7 +51,7 @@ type collector struct {
 	raw                json.RawMessage // of an answer that is passed on
 }
 
-func (c *collector) Queued(int, time.Duration) { c.noteQueued() }
+func (c *collector) Queued(position int, wait time.Duration) { c.noteQueued(position, wait) }
 
 func (c *collector) Event(e backends.Event) error {
 	c.noteEvent(e)
@@ -80,10 +86,9 @@ func newStreamer(t timeline, out *api.Stream, chunks chunker) *streamer {
 func (s *streamer) Queued(position int, wait time.Duration) {
 	s.position.Store(int64(position))
 	s.wait.Store(int64(wait))
-	if !s.rec.queued.IsZero() {
+	if !s.noteQueued(position, wait) {
 		return
 	}
-	s.noteQueued()
 	_ = s.out.Comment(s.comment()) // the next write fails the same way, and can say so
 	close(s.queued)
 }

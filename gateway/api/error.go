@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/queue"
 	"qr-gateway/sampler"
 )
@@ -37,6 +38,7 @@ type Error struct {
 	Param      string // the request field at fault, or empty
 	Message    string // for people: names the thing and the remedy
 	RetryAfter time.Duration
+	Quota      Quota // the limit that the request hit, if it is one that callers know
 	NoRetry    bool  // tells clients not to try again by themselves, since the model has run
 	Err        error // cause, for the log only
 }
@@ -125,6 +127,7 @@ func FromError(err error, requestID string) *Error {
 	var engine *backends.Error
 	var param *sampler.ParamError
 	var full *queue.FullError
+	var repeat *dispatch.RepeatError
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -134,6 +137,8 @@ func FromError(err error, requestID string) *Error {
 		return fromParam(param)
 	case errors.As(err, &full):
 		return fromFull(full)
+	case errors.As(err, &repeat):
+		return fromRepeat(repeat)
 	default:
 		return fromSentinel(err, requestID)
 	}
@@ -182,7 +187,7 @@ func fromParam(e *sampler.ParamError) *Error {
 func fromFull(e *queue.FullError) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Type: typeLimit, Code: "queue_full",
-		Message: e.Error(), RetryAfter: e.RetryAfter, Err: e,
+		Message: e.Error(), RetryAfter: e.RetryAfter, Quota: quotaOf(e), Err: e,
 	}
 }
 
@@ -203,6 +208,7 @@ func WriteError(w http.ResponseWriter, e *Error) error {
 		seconds := (e.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
+	e.Quota.write(w.Header())
 	if e.NoRetry {
 		w.Header().Set("X-Should-Retry", "false")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/gateway/api"
+	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/queue"
 	"qr-gateway/sampler"
 )
@@ -40,6 +41,8 @@ func TestFromError(t *testing.T) {
 		{"internal", kind(backends.KindInternal), 500, "internal_error", "request id r-1", true},
 		{"parameter", &sampler.ParamError{Key: "qr_alpha", Value: "2", Allowed: "a number from -1 to 1"}, 400, "invalid_value", "qr_alpha is 2", false},
 		{"full", &queue.FullError{Limit: "jobs", Depth: 3, Max: 3, RetryAfter: 1500 * time.Millisecond}, 429, "queue_full", "3 of 3 jobs", false},
+		{"repeated", &dispatch.RepeatError{First: "a", State: queue.StateQueued}, 409, "idempotency_in_progress", "is a and still under way (queued)", true},
+		{"repeated late", &dispatch.RepeatError{First: "a", State: queue.StateDone}, 409, "idempotency_ended", "is a and has ended (done)", true},
 		{"closed", queue.ErrClosed, 503, "shutting_down", "shutting down", false},
 		{"shutdown", api.ErrShutdown, 503, "shutting_down", "shutting down", false},
 		{"deadline", context.DeadlineExceeded, 504, "timeout", "longer", true},

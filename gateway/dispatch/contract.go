@@ -21,6 +21,8 @@ type Job struct {
 	Weight   float64 // of the key; 0 is 1
 	Prepared *backends.Prepared
 	Resumes  bool // another worker of the model can take the answer up
+	// Repeat is what a caller gives each attempt at one request: of those with the same Key only the first is run. Empty is none.
+	Repeat string
 }
 
 // Sink receives what happens to a job. Its methods are called from the goroutine that called Do, one at a time.

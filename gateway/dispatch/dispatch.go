@@ -100,8 +100,8 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
 // wherever it is. An answer whose worker is lost after its first text is taken up by another one, where the model can
-// ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. Errors: *queue.FullError, *backends.Error, the
-// sink's, or ctx's.
+// ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. Errors: *queue.FullError, *RepeatError,
+// *backends.Error, the sink's, or ctx's.
 func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Result, error) {
 	f := &follower{job: job, sink: sink, submitted: time.Now(), waits: d.deps.Waits, position: -1}
 	for {
@@ -131,9 +131,9 @@ func (d *Dispatcher) part(ctx context.Context, f *follower) (*backends.Result, e
 	defer d.leave(job.ID, in)
 	w := &watch{queue: d.deps.Queue, patience: d.cfg.Patience, job: queue.Job{
 		ID: job.ID, Key: job.Key, Owner: d.cfg.Owner, Model: job.Model, Class: job.class(), Weight: job.Weight, Cost: job.Prepared.Cost(),
-		Payload: payload, Prefixes: Prefixes(job.Model, job.Prepared.Tokens),
+		Payload: payload, Prefixes: Prefixes(job.Model, job.Prepared.Tokens), IdempotencyKey: job.Repeat,
 	}}
-	ticket, err := d.deps.Queue.Submit(ctx, w.job)
+	ticket, err := w.submit(ctx)
 	if err != nil {
 		return nil, queueError(err)
 	}

@@ -67,5 +67,6 @@ func (f *follower) resume(whole Job) {
 	p := *whole.Prepared
 	p.Delivered = slices.Clone(r.tokens)
 	f.job.ID, f.job.Prepared = fmt.Sprintf("%s~%d", whole.ID, len(r.at)), &p
+	f.job.Repeat = "" // or it would repeat its own first part
 	f.epoch, f.seq, f.position, f.content = 0, 0, -1, false
 }

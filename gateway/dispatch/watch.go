@@ -62,7 +62,7 @@ func (w *watch) begin(ctx context.Context, f *follower) error {
 		w.stop()
 		w.timer = nil
 		return w.first(f)
-	case errors.Is(err, queue.ErrClosed):
+	case errors.Is(err, queue.ErrClosed), errors.As(err, new(*RepeatError)):
 		w.stop()
 		w.timer = nil
 		return queueError(err)
@@ -111,7 +111,7 @@ func (w *watch) forgotten(ctx context.Context, f *follower) (<-chan queue.Status
 		return nil, queue.ErrUnknown
 	}
 	w.job.Floor = (f.epoch/round + 1) * round
-	if _, err := w.queue.Submit(ctx, w.job); err != nil {
+	if _, err := w.submit(ctx); err != nil {
 		return nil, err
 	}
 	return w.queue.Watch(ctx, w.job.ID)
