@@ -139,6 +139,32 @@ func TestTasks(t *testing.T) {
 	}
 }
 
+// TestTasksEnd: a task that sets no limit has one all the same, and what people ask has none.
+func TestTasksEnd(t *testing.T) {
+	const body = `{"model":"fake","qr_task":"tags","messages":[{"role":"user","content":"hi"}]}`
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"task": {body, 3}, "with its own": {strings.Replace(body, `{`, `{"max_tokens":2,`, 1), 2},
+		"chat": {strings.Replace(body, `"tags"`, `"none"`, 1), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig()
+			r.cfg.TaskTokens = 3
+			r.build(t)
+			got := decode[struct {
+				Usage struct {
+					N int `json:"completion_tokens"`
+				}
+			}](t, r.ask(chatPath, c.body).Body.Bytes()).Usage.N
+			if c.want > 0 && got != c.want || c.want == 0 && got <= 3 {
+				t.Errorf("%d tokens", got)
+			}
+		})
+	}
+}
+
 func TestModelCards(t *testing.T) {
 	r := newRig()
 	r.cfg.TaskAliases = true

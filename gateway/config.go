@@ -17,6 +17,7 @@ type Config struct {
 	Origins        []string      // browsers' origins allowed by CORS; "*" is any; none is off
 	PublicURL      string        // where people reach the server, without a slash at the end; empty: as each request did
 	PlainTasks     bool          // clients' own calls, such as for a title, get plain sampling by the standard fields
+	TaskTokens     int           // of such a call that sets no limit itself; 0 is the rest of the context
 	TaskAliases    bool          // the model list has the alias of each model for such calls
 	ModelInfo      bool          // the model list describes models in Open WebUI's terms
 	Version        string        // shown as system_fingerprint and to /healthz
@@ -27,7 +28,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", BodyLimit: 10 << 20, BodyTimeout: time.Minute, PrepareTimeout: 30 * time.Second,
 		KeepAlive: 10 * time.Second, WriteTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second, Version: "dev",
-		PlainTasks: true, ModelInfo: true,
+		PlainTasks: true, TaskTokens: 512, ModelInfo: true,
 	}
 }
 
@@ -35,6 +36,9 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	if c.BodyLimit < 1 {
 		return fmt.Errorf("check server: body limit is %d bytes; it takes 1 or more", c.BodyLimit)
+	}
+	if c.TaskTokens < 0 {
+		return fmt.Errorf("check server: tasks may have %d tokens; it takes 0 or more", c.TaskTokens)
 	}
 	durations := []struct {
 		name  string

@@ -140,6 +140,9 @@ func (s *Server) read(c *gin.Context, f format, body *api.Body, a *answer) (back
 		return nil, err
 	}
 	a.call.Request.Model = id
+	if a.origin.Task != "" && a.call.Request.MaxTokens == 0 {
+		a.call.Request.MaxTokens = s.cfg.TaskTokens // most clients set no limit, and a small model may go on for long
+	}
 	rec.out.Stream, rec.given = a.call.Stream, a.call.Given
 	return b, nil
 }

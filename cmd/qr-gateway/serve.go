@@ -102,6 +102,7 @@ func edgeConfig(cfg config.Config) gateway.Config {
 	g.Listen, g.BodyLimit, g.KeepAlive, g.WriteTimeout = c.Listen, int64(c.BodyLimit), c.KeepAlive, c.WriteTimeout
 	g.DrainTimeout, g.Origins, g.Version = c.DrainTimeout, c.CORSOrigins, version()
 	g.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	g.TaskTokens = cfg.Tasks.MaxTokens
 	g.PlainTasks, g.TaskAliases, g.ModelInfo = cfg.Tasks.Mode == config.TasksPlain, cfg.Tasks.Aliases, cfg.OpenWebUI.ModelInfo
 	return g
 }

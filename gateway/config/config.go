@@ -72,8 +72,9 @@ type Records struct {
 
 // Tasks says what becomes of clients' own calls, such as for the title of a chat.
 type Tasks struct {
-	Mode    string `mapstructure:"mode"`    // plain or same
-	Aliases bool   `mapstructure:"aliases"` // the model list has NAME:task beside each model
+	Mode      string `mapstructure:"mode"`       // plain or same
+	MaxTokens int    `mapstructure:"max_tokens"` // of one that sets no limit itself; 0 is the rest of the context
+	Aliases   bool   `mapstructure:"aliases"`    // the model list has NAME:task beside each model
 }
 
 // Modes of tasks.
@@ -172,7 +173,7 @@ func Default() Config {
 			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000, Bytes: 256 << 20, BytesPerKey: 64 << 20,
 			Age: 30 * time.Second, WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
 		},
-		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain}, OpenWebUI: OpenWebUI{ModelInfo: true},
+		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain, MaxTokens: 512}, OpenWebUI: OpenWebUI{ModelInfo: true},
 		Redis: Redis{Name: "qr-gateway"}, Worker: Worker{Gateways: []string{}, Patience: 6 * time.Second},
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},

@@ -88,6 +88,7 @@ func (r Records) check() []error {
 func (t Tasks) check() []error {
 	c := &checks{path: "tasks."}
 	c.oneOf("mode", t.Mode, TasksPlain, TasksSame)
+	c.between("max_tokens", t.MaxTokens, 0, 1<<30)
 	return c.errs
 }
 
