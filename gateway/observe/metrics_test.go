@@ -157,3 +157,17 @@ func TestDeadQueue(t *testing.T) {
 		t.Errorf("a dead queue has a depth:\n%s", ours(strings.Split(text, "\n")))
 	}
 }
+
+// TestLoad holds the three gauges that balancers read: of the whole process, and without what others' models have waiting.
+func TestLoad(t *testing.T) {
+	list := &models{{Model: "a", Workers: 4, Busy: 1, Context: 1000}, {Model: "b", Workers: 1, Busy: 1, Context: 4000}}
+	q := &gauge{stats: queue.Stats{Models: map[string]queue.ModelStats{"a": {Waiting: 5}, "b": {Waiting: 2}, "elsewhere": {Waiting: 9}}}}
+	m := observe.NewMetrics(observe.Sources{Queue: q, Models: list})
+	has(t, m, "vllm:num_requests_waiting 7", "vllm:num_requests_running 2", "vllm:kv_cache_usage_perc 0.625")
+	q.err = errors.New("connection refused")
+	*list = models{{Model: "c"}} // of a server elsewhere that says nothing of its workers
+	has(t, m, "vllm:num_requests_running 0", "vllm:kv_cache_usage_perc 0")
+	if _, text := scrape(t, m); strings.Contains(text, "vllm:num_requests_waiting ") {
+		t.Error("a queue that can't be asked has a depth")
+	}
+}

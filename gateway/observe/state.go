@@ -36,6 +36,7 @@ const scrapeTime = 2 * time.Second
 // state reads sources at each scrape. It implements prometheus.Collector and keeps nothing between two.
 type state struct {
 	from Sources
+	load load
 
 	up, depth, depthTokens, running, oldest *prometheus.Desc
 	classDepth, classOldest, claims, tokens *prometheus.Desc
@@ -50,6 +51,7 @@ func newState(s Sources) *state {
 	}
 	return &state{
 		from:        s,
+		load:        newLoad(),
 		up:          desc("queue_up", "1 if the queue could be asked at this scrape."),
 		depth:       desc("queue_depth", "Requests that wait for a worker.", labelModel),
 		depthTokens: desc("queue_depth_tokens", "Tokens, prompt and answer, of the requests that wait.", labelModel),
@@ -79,23 +81,30 @@ func (s *state) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
+	s.load.describe(out)
 }
 
 // Collect implements prometheus.Collector.
 func (s *state) Collect(out chan<- prometheus.Metric) {
+	var models []backends.Info
 	if s.from.Models != nil {
-		s.collectModels(out)
+		models = s.from.Models.List()
+		s.collectModels(out, models)
 	}
 	for id, e := range s.from.Engines {
 		out <- prometheus.MustNewConstMetric(s.restarts, prometheus.CounterValue, float64(e.Restarts()), id)
 	}
+	var q *queue.Stats
 	if s.from.Queue != nil {
-		s.collectQueue(out)
+		q = s.collectQueue(out)
+	}
+	if s.from.Models != nil {
+		s.load.collect(out, models, q)
 	}
 }
 
-func (s *state) collectModels(out chan<- prometheus.Metric) {
-	for _, i := range s.from.Models.List() {
+func (s *state) collectModels(out chan<- prometheus.Metric, models []backends.Info) {
+	for _, i := range models {
 		ready := 0.0
 		if i.Ready {
 			ready = 1
@@ -106,13 +115,14 @@ func (s *state) collectModels(out chan<- prometheus.Metric) {
 	}
 }
 
-func (s *state) collectQueue(out chan<- prometheus.Metric) {
+// collectQueue returns what it found, or nil.
+func (s *state) collectQueue(out chan<- prometheus.Metric) *queue.Stats {
 	ctx, stop := context.WithTimeout(context.Background(), scrapeTime)
 	defer stop()
 	q, err := s.from.Queue.Stats(ctx)
 	if err != nil { // the rest of the scrape is wanted all the more
 		out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, 0)
-		return
+		return nil
 	}
 	out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, 1)
 	for id, m := range q.Models {
@@ -145,4 +155,5 @@ func (s *state) collectQueue(out chan<- prometheus.Metric) {
 	count(s.leases, q.LeasesLost, "lost")
 	count(s.leases, q.Requeued, "requeued")
 	count(s.leases, q.Fenced, "fenced")
+	return &q
 }
