@@ -41,11 +41,16 @@ type Harness struct {
 	Settle func()
 	// Small has the long cases do a tenth, for a stand-in that is much slower than what it stands in for.
 	Small bool
+	// Every runs each so-many-th case only, where another harness runs them all on the same implementation; 0 is all.
+	Every int
 }
 
 // Run runs every case.
 func Run(t *testing.T, h Harness) {
-	for _, c := range cases() {
+	for i, c := range cases() {
+		if h.Every > 0 && i%h.Every != 0 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			h.Test(t, func(t *testing.T) {
 				limits := Wide()

@@ -94,6 +94,7 @@ func BenchmarkThrough(b *testing.B) {
 			for i := range depth {
 				put(b, q, fmt.Sprint("d", i), fmt.Sprint("k", i%10))
 			}
+			busy := q.Busy(b.Context())
 			b.ResetTimer()
 			work := make(chan int)
 			var workers sync.WaitGroup
@@ -110,6 +111,7 @@ func BenchmarkThrough(b *testing.B) {
 			close(work)
 			workers.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.ReportMetric(1e6*(q.Busy(b.Context())-busy)/float64(b.N), "server-µs/job")
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package redis
 
-import "context"
+import (
+	"context"
+	"strconv"
+)
 
 // skewedClock is the server's clock with as much added as a test says, in microseconds.
 const skewedClock = `
@@ -47,3 +50,11 @@ func (q *Queue) Barrier(ctx context.Context) error {
 
 // Base is what all keys begin with.
 func (q *Queue) Base() string { return q.base }
+
+// Busy is how long the server has computed since it started, in seconds.
+func (q *Queue) Busy(ctx context.Context) float64 {
+	info := q.db.Info(ctx, "cpu").Val()
+	user, _ := strconv.ParseFloat(field(info, "used_cpu_user"), 64)
+	sys, _ := strconv.ParseFloat(field(info, "used_cpu_sys"), 64)
+	return user + sys
+}

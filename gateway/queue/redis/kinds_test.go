@@ -28,7 +28,7 @@ func TestConformanceCluster(t *testing.T) {
 		}
 	}
 	says(t, refused(t, at(fmt.Sprintf("redis://127.0.0.1:%d/1", s.port))), "database")
-	conformance(t, fmt.Sprintf("redis-cluster://127.0.0.1:%d", s.port), true)
+	conformance(t, fmt.Sprintf("redis-cluster://127.0.0.1:%d", s.port), true, 4)
 }
 
 // TestSentinel: the master dies, its replica takes over, and the queue goes on there.

@@ -98,7 +98,7 @@ func advance(t *testing.T, q *redis.Queue, d time.Duration) {
 }
 
 // conformance runs the suite on a server.
-func conformance(t *testing.T, url string, small bool) {
+func conformance(t *testing.T, url string, small bool, every int) {
 	r := &rig{url: url}
 	var t0 *testing.T
 	var q *redis.Queue
@@ -111,17 +111,18 @@ func conformance(t *testing.T, url string, small bool) {
 		Advance: func(d time.Duration) { advance(t0, q, d) },
 		Settle:  func() { settle(t0, q) },
 		Small:   small,
+		Every:   every,
 	})
 }
 
 func TestConformanceMini(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
-	conformance(t, "redis://"+s.Addr()+"/0", true)
+	conformance(t, "redis://"+s.Addr()+"/0", true, 0)
 }
 
 func TestConformanceServer(t *testing.T) {
-	conformance(t, serve(t).url(), false)
+	conformance(t, serve(t).url(), raceEnabled, 0)
 }
 
 // server is a real redis-server of a test.

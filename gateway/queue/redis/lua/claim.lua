@@ -114,13 +114,12 @@ local cm = lineof(j)
 if num(j.free) == 0 then depart(cm) end
 serve(j)
 remove(j)
-call('HINCRBY', P .. 'm:' .. cm, 'running', 1)
+bump(cm, 'running', 1)
 set(j, {
   state = 'leased', epoch = num(j.epoch) + 1, node = ARGV[2], holder = ARGV[3], token = ARGV[1], expires = now + C.lease,
   moved = now, seq = 0, taken = 0,
 })
 look(j)
 call('SET', P .. 'tok:' .. ARGV[1], j.id, 'PX', math.floor(C.lease / 1000))
-call('PEXPIRE', P .. 'pay:' .. j.id, C.payload_ttl)
 tell(j)
 return grant(j)

@@ -58,7 +58,30 @@ end
 
 local function count(name, by) call('HINCRBY', P .. 'stats', name, by or 1) end
 
-local function meta(cm, field) return num(call('HGET', P .. 'm:' .. cm, field)) end
+-- What is counted of a line is read once a script.
+local metas = {}
+
+local function meta(cm, field)
+  local m = metas[cm]
+  if not m then
+    m = {}
+    local raw = call('HGETALL', P .. 'm:' .. cm)
+    for i = 1, #raw, 2 do m[raw[i]] = raw[i + 1] end
+    metas[cm] = m
+  end
+  return num(m[field])
+end
+
+local function keep(cm, field, value)
+  call('HSET', P .. 'm:' .. cm, field, value)
+  if metas[cm] then metas[cm][field] = value end
+end
+
+local function bump(cm, field, by)
+  local n = call('HINCRBY', P .. 'm:' .. cm, field, by)
+  if metas[cm] then metas[cm][field] = n end
+  return n
+end
 
 local function charge(j, tokens) return math.max(1, tokens) / num(j.weight) end
 
@@ -70,7 +93,7 @@ local function insert(cm, key, tag, turn)
 end
 
 local function put(cm, key, tag)
-  insert(cm, key, tag, 1000000000000000 + call('HINCRBY', P .. 'm:' .. cm, 'n', 1))
+  insert(cm, key, tag, 1000000000000000 + bump(cm, 'n', 1))
 end
 
 -- take takes a key out of the turns and returns its tag, or nothing.
@@ -114,8 +137,8 @@ end
 
 local function added(cm, j)
   call('ZADD', P .. 'a:' .. cm, j.sub, j.id)
-  call('HINCRBY', P .. 'm:' .. cm, 'tokens', j.cost)
-  if call('HINCRBY', P .. 'm:' .. cm, 'jobs', 1) == 1 then call('HSET', P .. 'm:' .. cm, 'since', now) end
+  bump(cm, 'tokens', j.cost)
+  if bump(cm, 'jobs', 1) == 1 then keep(cm, 'since', now) end
   if num(j.dl) > 0 then call('ZADD', P .. 'late', j.dl, j.id) end
   uses(j, 1)
 end
@@ -167,28 +190,34 @@ local function remove(j)
   if call('ZCARD', lane(cm, key)) == 0 then leave(cm, key, take(cm, key) or 0) end
   call('ZREM', P .. 'a:' .. cm, j.id)
   if num(j.dl) > 0 then call('ZREM', P .. 'late', j.id) end
-  call('HINCRBY', P .. 'm:' .. cm, 'tokens', 0 - num(j.cost))
-  if call('HINCRBY', P .. 'm:' .. cm, 'jobs', -1) == 0 then call('HSET', P .. 'm:' .. cm, 'since', 0) end
+  bump(cm, 'tokens', 0 - num(j.cost))
+  if bump(cm, 'jobs', -1) == 0 then keep(cm, 'since', 0) end
   uses(j, -1)
 end
 
 -- serve charges the key of a job that is about to leave for a node.
 local function serve(j)
-  local cm = lineof(j)
-  local least = call('ZRANGE', P .. 't:' .. cm, 0, 0, 'WITHSCORES')
-  local v = math.max(meta(cm, 'v'), num(least[2]))
-  call('HSET', P .. 'm:' .. cm, 'v', v)
-  call('ZREMRANGEBYSCORE', P .. 'i:' .. cm, '-inf', v)
-  put(cm, j.key, math.max(v, take(cm, j.key)) + num(j.charge))
+  local cm, key = lineof(j), j.key
+  local turns, least = P .. 't:' .. cm, call('ZRANGE', P .. 't:' .. cm, 0, 0, 'WITHSCORES')
+  local v = meta(cm, 'v')
+  if num(least[2]) > v then
+    v = num(least[2])
+    keep(cm, 'v', v)
+    call('ZREMRANGEBYSCORE', P .. 'i:' .. cm, '-inf', v)
+  end
+  local member = call('HGET', P .. 'k:' .. cm, key)
+  local tag = num(member == least[1] and least[2] or call('ZSCORE', turns, member))
+  call('ZREM', turns, member)
+  put(cm, key, math.max(v, tag) + num(j.charge))
 end
 
 -- depart notes that a job left for a node after it had to wait.
 local function depart(cm)
-  local m = P .. 'm:' .. cm
-  local have = call('HMGET', m, 'since', 'left', 'took')
-  local since = num(have[1])
+  local since = meta(cm, 'since')
   if since == 0 then return end
-  call('HSET', m, 'left', num(have[2]) * 0.95 + 1, 'took', num(have[3]) * 0.95 + now - since, 'last', now - since, 'since', now)
+  local left, took = meta(cm, 'left') * 0.95 + 1, meta(cm, 'took') * 0.95 + now - since
+  call('HSET', P .. 'm:' .. cm, 'left', left, 'took', took, 'last', now - since, 'since', now)
+  metas[cm] = nil
 end
 
 -- measured is the time between departures as it was; 0 is unknown.

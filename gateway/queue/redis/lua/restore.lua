@@ -11,7 +11,7 @@ set(j, {
 })
 if j.idem ~= '' then call('SET', repeatkey(j.key, j.idem), j.id) end
 call('SADD', P .. 'lines', lineof(j))
-call('HINCRBY', P .. 'm:' .. lineof(j), 'running', 1)
+bump(lineof(j), 'running', 1)
 look(j)
 count('restored')
 return 'ok'

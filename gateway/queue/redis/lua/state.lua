@@ -45,18 +45,18 @@ end
 -- leavenode forgets the lease of a running job.
 local function leavenode(j)
   call('ZREM', P .. 'run', j.id)
-  call('HINCRBY', P .. 'm:' .. lineof(j), 'running', -1)
-  if (j.token or '') ~= '' then call('DEL', P .. 'tok:' .. j.token) end
+  bump(lineof(j), 'running', -1)
 end
 
 local function finish(j, state, reason)
   if running(j) then leavenode(j) else remove(j) end
-  set(j, { state = state, reason = reason, ended = now })
+  set(j, { state = state, reason = reason, ended = now, settled = j.settled or '' })
   call('DEL', P .. 'pay:' .. j.id)
   call('SREM', P .. 'own:' .. j.client, j.id)
   count(state)
   call('ZADD', P .. 'fin', now, j.id)
-  for _, k in ipairs({ P .. 'job:' .. j.id, P .. 'log:' .. j.id }) do call('PEXPIRE', k, C.keep) end
+  call('PEXPIRE', P .. 'job:' .. j.id, C.keep)
+  if num(j.logbytes) > 0 then call('PEXPIRE', P .. 'log:' .. j.id, C.keep) end
   if (j.idem or '') ~= '' then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
   tell(j)
   telllog(j)
@@ -86,7 +86,7 @@ end
 local function requeue(j, reason)
   leavenode(j)
   count('requeued')
-  set(j, { state = 'queued', reason = reason, node = '', token = '', seq = 0, taken = 0, free = 0 })
+  set(j, { state = 'queued', reason = reason, node = '', token = '', seq = 0, taken = 0, free = 0, settled = j.settled or '' })
   pushfront(j)
   tell(j)
   wake(j)
@@ -100,13 +100,18 @@ local function retry(j, reason)
   settle(j, num(j.taken))
 end
 
+-- refuse says why a job can't be written to with an epoch, or nothing.
+local function refuse(j, epoch)
+  if not j then return 'unknown' end
+  if running(j) and num(j.epoch) == num(epoch) then return nil end
+  count('fenced')
+  return 'fenced'
+end
+
 -- holder is the job that a lease is for, or nothing and why not.
 local function holder(id, epoch)
   local j = job(id)
-  if not j then return nil, 'unknown' end
-  if not running(j) or num(j.epoch) ~= num(epoch) then
-    count('fenced')
-    return nil, 'fenced'
-  end
+  local no = refuse(j, epoch)
+  if no then return nil, no end
   return j
 end

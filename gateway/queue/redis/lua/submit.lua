@@ -75,6 +75,7 @@ end
 
 -- waited says whether more claims wait than jobs are there for them.
 local function waited()
+  if call('EXISTS', P .. 'wait:' .. cm) == 0 then return false end
   call('ZREMRANGEBYSCORE', P .. 'wait:' .. cm, '-inf', now)
   return call('ZCARD', P .. 'wait:' .. cm) > meta(cm, 'jobs')
 end
