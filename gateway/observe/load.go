@@ -40,7 +40,9 @@ func (l load) collect(out chan<- prometheus.Metric, models []backends.Info, q *q
 			waiting += q.Models[i.Model].Waiting
 		}
 	}
-	send := func(d *prometheus.Desc, value float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value) }
+	send := func(d *prometheus.Desc, value float64) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
 	if q != nil {
 		send(l.waiting, float64(waiting))
 	}
