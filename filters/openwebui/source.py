@@ -62,6 +62,8 @@ def tidy(kind, value):
         return value if text else None
     if kind == "object" and isinstance(value, dict):
         return json.dumps(value)  # a text box can't show an object
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # as a number it is no JSON, so that the gateway couldn't say which value is wrong
     return value
 
 
@@ -94,9 +96,10 @@ def wire(kind, value):
 
 
 def object_of(text):
-    """The object that text is, or the text."""
+    """The object that text is, or the text. Python reads and writes infinity, which is no JSON."""
     try:
         value = json.loads(text)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
@@ -129,7 +132,9 @@ def switch(title, default, text):
 
 
 def on(value):
-    """Whether a switch is on. One that was stored as text counts as what the text says."""
+    """Whether a switch is on. One that was stored as text counts as what the text says, and one without a value as if nobody had touched it."""
+    if value is None:
+        return True
     return value.strip().lower() not in ("", "0", "false", "no", "off") if isinstance(value, str) else bool(value)
 
 
@@ -156,7 +161,8 @@ class Stored(BaseModel):
 def sortable(priority):
     """The one value that is replaced if it is no number: Open WebUI sorts all filters by it, and would fail."""
     value = number_of(priority.strip(), 0) if isinstance(priority, str) else priority
-    ok = isinstance(value, (int, float)) and math.isfinite(value)
+    # Comparisons take whole numbers of any size, and NaN fails them.
+    ok = isinstance(value, (int, float)) and -math.inf < value < math.inf
     return value if ok else 0
 
 
