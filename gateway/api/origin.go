@@ -128,10 +128,12 @@ func shortText(s string, limit int) bool {
 	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// headerText is a header's value, or nothing where it is too long to be one of those expected.
+// headerText is a header's value, or nothing where it is too long to be one of those expected, or a template such as {{TASK}} that the client
+// doesn't know and left as it stands: else each of its chats would be a task.
 func headerText(h http.Header, name string) string {
-	if v := strings.TrimSpace(h.Get(name)); shortText(v, maxOrigin) {
-		return v
+	v := strings.TrimSpace(h.Get(name))
+	if !shortText(v, maxOrigin) || strings.HasPrefix(v, "{{") {
+		return ""
 	}
-	return ""
+	return v
 }

@@ -26,6 +26,7 @@ func TestOrigin(t *testing.T) {
 		{name: "header", body: `{"model":"m","qr_client":"c/1"}`, header: header("title_generation"), want: api.Origin{Client: "c/1", Task: "title_generation"}},
 		{name: "empty header", body: `{"model":"m"}`, header: header(" ")},
 		{name: "endless header", body: `{"model":"m"}`, header: header(strings.Repeat("x", 200))},
+		{name: "header of a client without templates", body: `{"model":"m"}`, header: header("{{TASK}}")},
 		{name: "key over header", body: `{"model":"m","qr_task":"tags"}`, header: header("title_generation"), want: api.Origin{Task: "tags"}},
 		{name: "no task at all", body: `{"model":"m:task","qr_task":"none",` + taskMessage + `}`, header: header("title_generation")},
 		{name: "alias", body: `{"model":"m:task","qr_client":"c/1"}`, want: api.Origin{Client: "c/1", Task: "alias"}},
