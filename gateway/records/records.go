@@ -51,8 +51,9 @@ func (s *Store) Put(id string, doc []byte) bool {
 	if s.cfg.Keep == 0 || size > s.cfg.Bytes {
 		return false
 	}
-	if at := slices.Index(s.order, id); at >= 0 {
-		s.bytes -= int64(len(s.byID[id]))
+	if old, again := s.byID[id]; again { // only then the order is searched, which may be long
+		s.bytes -= int64(len(old))
+		at := slices.Index(s.order, id)
 		s.order = slices.Delete(s.order, at, at+1)
 	}
 	s.order = append(s.order, id)
