@@ -43,6 +43,9 @@ CONTAINERS = ("extra_body", "extra_args", "vllm_xargs")
 # make either useless.
 STEERING = ("qr_alpha", "qr_wave_period", "qr_decoder")
 
+# An alpha settles these besides: they are parts of a wave, and the gateway refuses them beside an alpha where a preset or its configuration has a wave.
+WAVE_PARTS = ("qr_wave_amplitude", "qr_wave_offset")
+
 # Valves that are sent below a preset too: they are about the process more than about the text.
 BESIDE_PRESET = ("qr_entropy_source", "qr_entropy_prefetch", "qr_log_level", "qr_diagnostic_mode")
 
@@ -243,6 +246,8 @@ def below(values):
     keys = set(values)
     if values.get("qr_alpha") not in OFF or values.get("qr_wave_period") not in (*OFF, 0, "0"):
         keys.update(STEERING)
+    if values.get("qr_alpha") not in OFF:
+        keys.update(WAVE_PARTS)
     if values.get("qr_preset") not in (*OFF, ""):
         keys.update(key for key in PARAMETERS if key not in BESIDE_PRESET)
     return keys

@@ -175,7 +175,8 @@ def test_users_may_be_kept_from_it(make, user):
 @pytest.mark.parametrize(
     ("body", "own", "admin", "want"),
     [
-        ({}, {"qr_alpha": 0.5}, {"qr_wave_period": 16, "qr_wave_amplitude": 1}, {"qr_alpha": 0.5, "qr_wave_amplitude": 1}),
+        ({}, {"qr_alpha": 0.5}, {"qr_wave_period": 16, "qr_wave_amplitude": 1}, {"qr_alpha": 0.5}),
+        ({"qr_alpha": 0.5}, {"qr_wave_offset": 0.1}, {"qr_preset": "future_wave", "qr_wave_amplitude": 1}, {"qr_alpha": 0.5, "qr_preset": "future_wave"}),
         ({}, {"qr_wave_period": 16}, {"qr_alpha": 0.5, "qr_decoder": "plain"}, {"qr_wave_period": 16}),
         ({}, {"qr_wave_period": 0}, {"qr_alpha": 0.5, "qr_decoder": "plain"}, {"qr_wave_period": 0, "qr_alpha": 0.5, "qr_decoder": "plain"}),
         ({"qr_alpha": 0}, {"qr_decoder": "plain"}, {"qr_wave_period": 16}, {"qr_alpha": 0}),
