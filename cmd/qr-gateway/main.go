@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,9 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"qr-gateway/backends"
+	"qr-gateway/gateway/queue/redis"
 )
 
 func main() {
+	redis.LogTo(slog.New(slog.DiscardHandler)) // what its driver prints beside the errors that it returns
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())

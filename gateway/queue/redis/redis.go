@@ -67,7 +67,7 @@ func plain(name string) bool {
 
 // Deps is what a queue works with.
 type Deps struct {
-	Log *slog.Logger
+	Log *slog.Logger // optional
 }
 
 // Queue implements [queue.Queue].
@@ -102,6 +102,9 @@ func Open(ctx context.Context, cfg Config, deps Deps) (*Queue, error) {
 func open(ctx context.Context, cfg Config, deps Deps, clock string) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check queue: %w", err)
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	db, where, err := connect(cfg)
 	if err != nil {

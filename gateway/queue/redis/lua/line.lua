@@ -246,9 +246,10 @@ local function ahead(class, model)
   return n
 end
 
--- before is how many jobs of other keys go before one that starts at a tag; of those at the same, the member's turn decides.
+-- before is how many jobs of other keys go before one that starts at a tag; of those at the same, the member's turn decides. Of many
+-- keys it looks at some, and takes the others for alike.
 local function before(cm, key, start, member)
-  local n, seen, scan = 0, 0, 64
+  local n, seen, scan = 0, 0, 16
   local near = call('ZRANGEBYSCORE', P .. 't:' .. cm, '-inf', exact(start), 'WITHSCORES', 'LIMIT', 0, scan)
   for i = 1, #near, 2 do
     local other = string.sub(near[i], 17)
