@@ -21,8 +21,8 @@ type benchFlags struct {
 }
 
 func newBench() *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "measure decoding on a model"}
-	cmd.AddCommand(newBenchDecode(), newBenchWorkers(), newBenchPeers())
+	cmd := &cobra.Command{Use: "bench", Short: "measure decoding on a model, and the queue"}
+	cmd.AddCommand(newBenchDecode(), newBenchWorkers(), newBenchPeers(), newBenchQueue())
 	return cmd
 }
 
