@@ -97,13 +97,13 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	select {
 	case <-l.Lost:
-	case <-time.NewTimer(500 * time.Millisecond).C: // before any heartbeat
+	case <-time.NewTimer(time.Second).C: // before its lease is over
 		t.Error("the node is not told of the cancel")
 	}
 	until(t, states, queue.StateCancelled)
 }
 
-// TestNodeDies: a lease nobody keeps up is over within two leases, and another node has the job.
+// TestNodeDies: a lease nobody keeps up is over within two leases (twice that on a busy machine), and another node has the job.
 func TestNodeDies(t *testing.T) {
 	s := serve(t)
 	gateway, node := open(t, soon(s.url())), open(t, soon(s.url()))
@@ -111,7 +111,7 @@ func TestNodeDies(t *testing.T) {
 	first := claim(t, node)
 	began := time.Now()
 	second := claim(t, node)
-	if d := time.Since(began); second.Epoch != first.Epoch+1 || d > 2*1200*time.Millisecond+500*time.Millisecond {
+	if d := time.Since(began); second.Epoch != first.Epoch+1 || d > 5*time.Second {
 		t.Errorf("epoch %d after %d, %s later", second.Epoch, first.Epoch, d)
 	}
 }
@@ -155,9 +155,13 @@ func TestPause(t *testing.T) {
 	}
 	signal(t, s, syscall.SIGCONT)
 	<-time.NewTimer(c.Lease / 2).C
-	if err := q.Heartbeat(t.Context(), l, queue.Progress{Seq: 2}); err != nil {
-		t.Errorf("Heartbeat after it went on: %v", err)
-	}
+	eventually(t, func() bool { // the connections may be made anew
+		err := q.Heartbeat(t.Context(), l, queue.Progress{Seq: 2})
+		if errors.Is(err, queue.ErrFenced) {
+			t.Fatalf("Heartbeat after it went on: %v", err)
+		}
+		return err == nil
+	})
 	if err := q.Settle(t.Context(), l, queue.Outcome{State: queue.StateDone}); err != nil {
 		t.Error(err)
 	}

@@ -82,7 +82,7 @@ func inStep(info string) bool {
 // eventually tries for as long as a failover may take.
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(25 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); {
 		if f() {
 			return
 		}
