@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -84,14 +85,23 @@ func settings(p *sampler.Params) map[string]any {
 }
 
 // recordURL is where a person finds the record: below the configured address of the server, else below the one that the client used.
-func (s *Server) recordURL(a *answer) string { return a.base + recordsPath + url.PathEscape(a.head.ID) }
-
-// baseURL is this server's address as the client of r knows it.
-func (s *Server) baseURL(r *http.Request) string {
-	if s.cfg.PublicURL != "" {
-		return s.cfg.PublicURL
+func (s *Server) recordURL(a *answer) string {
+	if a.base == "" {
+		return ""
 	}
-	if r.Header.Get("X-Forwarded-Proto") == "https" {
+	return a.base + recordsPath + url.PathEscape(a.head.ID)
+}
+
+// baseURL is this server's address as the client of r knows it; empty where it doesn't say, as those of HTTP/1.0 need not.
+func (s *Server) baseURL(r *http.Request) string {
+	// Each proxy on the way may have added its own; the first is the client's.
+	proto, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	switch {
+	case s.cfg.PublicURL != "":
+		return s.cfg.PublicURL
+	case r.Host == "":
+		return ""
+	case strings.TrimSpace(proto) == "https":
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host

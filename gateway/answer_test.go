@@ -78,6 +78,7 @@ func TestWhereRecordsAre(t *testing.T) {
 	}{
 		{name: "as asked", keep: 1, want: "http://example.com/v1/qr/records/"},
 		{name: "behind TLS", keep: 1, proto: "https", want: "https://example.com/v1/qr/records/"},
+		{name: "behind two proxies", keep: 1, proto: "https, http", want: "https://example.com/v1/qr/records/"},
 		{name: "as configured", keep: 1, public: "https://models.example.org/qr", want: "https://models.example.org/qr/v1/qr/records/"},
 		{name: "none kept"},
 	}
@@ -92,6 +93,21 @@ func TestWhereRecordsAre(t *testing.T) {
 				t.Errorf("the record is at %q, want %q", got.Usage.QR.Record, want)
 			}
 		})
+	}
+}
+
+// TestRecordWithoutAnAddress: HTTP/1.0 needs no Host, and a link to nowhere is none.
+func TestRecordWithoutAnAddress(t *testing.T) {
+	r := newRig()
+	r.records = newStore(t, records.Config{Keep: 1, Bytes: 1 << 20})
+	r.build(t)
+	req := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(hello))
+	req.Host = ""
+	w := httptest.NewRecorder()
+	r.srv.ServeHTTP(w, req)
+	got := decode[usageQR](t, w.Body.Bytes())
+	if _, kept := r.records.Get(got.ID); got.Usage.QR.Record != "" || !kept {
+		t.Errorf("the record is at %q, kept: %v", got.Usage.QR.Record, kept)
 	}
 }
 
