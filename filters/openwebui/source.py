@@ -21,7 +21,9 @@ A user who chooses "server default" gets just that, whatever the administrator c
 """
 
 import json
+import logging
 import math
+import traceback
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -136,9 +138,9 @@ def switch(title, default, text):
 
 def on(value):
     """Whether a switch is on. One that was stored as text counts as what the text says, and one without a value as if nobody had touched it."""
-    if value is None:
-        return True
-    return value.strip().lower() not in ("", "0", "false", "no", "off") if isinstance(value, str) else bool(value)
+    if isinstance(value, str):
+        return value.strip().lower() not in ("", "0", "false", "no", "off")
+    return value is None or bool(value)
 
 
 def area(title, text):
@@ -165,8 +167,7 @@ def sortable(priority):
     """The one value that is replaced if it is no number: Open WebUI sorts all filters by it, and would fail."""
     value = number_of(priority.strip(), 0) if isinstance(priority, str) else priority
     # Comparisons take whole numbers of any size, and NaN fails them.
-    ok = isinstance(value, (int, float)) and -math.inf < value < math.inf
-    return value if ok else 0
+    return value if isinstance(value, (int, float)) and -math.inf < value < math.inf else 0
 
 
 class Switches(Stored):
@@ -375,6 +376,12 @@ def link(url, text):
     }
 
 
+def failed(hook, error):
+    """Says in Open WebUI's log that a hook failed and where, but not the error's text, which may hold what people wrote."""
+    at = traceback.extract_tb(error.__traceback__)[-1].lineno
+    logging.getLogger(__name__).error("qr-gateway filter: %s failed with %s at line %s", hook, type(error).__name__, at)
+
+
 class Filter:
     """Open WebUI calls inlet before a chat's request goes out and outlet once its answer is there. Neither ever raises: that would end the chat.
     Nothing is kept between calls; one instance serves all requests."""
@@ -393,8 +400,8 @@ class Filter:
         try:
             if self.serves(body, __model__, __request__):
                 body.update(self.additions(body, __user__, __metadata__, __task__))
-        except Exception:
-            pass
+        except Exception as error:
+            failed("inlet", error)
         return body
 
     def serves(self, body, model, request):
@@ -423,8 +430,8 @@ class Filter:
             if __event_emitter__ and self.serves(body, __model__, __request__):
                 for event in self.events(body):
                     await __event_emitter__(event)
-        except Exception:
-            pass
+        except Exception as error:
+            failed("outlet", error)
         return body
 
     def events(self, body):

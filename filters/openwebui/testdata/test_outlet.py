@@ -115,3 +115,13 @@ def test_junk_reports_and_emitters_never_raise(make):
         assert asyncio.run(f.outlet(body, __event_emitter__=emitter, __model__=OURS)) is body
     for junk in None, [], "x", {"messages": 7, "model": "smollm2"}, {"messages": ["x"], "model": "smollm2"}:
         assert asyncio.run(f.outlet(junk, __event_emitter__=broken, __model__=OURS)) is junk
+
+
+def test_a_failure_is_logged_without_its_text(make, caplog):
+    async def gone(_event):
+        raise RuntimeError("what somebody wrote")
+
+    shown(make(), answered(LOOKAHEAD), emitter=gone)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR" and "outlet failed with RuntimeError at line" in record.getMessage()
+    assert "somebody" not in caplog.text
