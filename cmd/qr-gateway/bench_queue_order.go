@@ -16,7 +16,7 @@ import (
 const (
 	floodWorkers = 4
 	floodService = 5 * time.Millisecond
-	thinkTime    = 10 * time.Millisecond // of the caller who doesn't flood
+	thinkTime    = 10 * time.Millisecond // of the caller who doesn't flood, more or less: in step with the workers it would never wait
 	swapService  = 2 * time.Millisecond
 	swapTime     = 10 * time.Millisecond // to load another model
 	swapArrivals = 4 * time.Millisecond
@@ -155,6 +155,7 @@ func (b *queueBench) besideFlood(ctx context.Context, q bed) (row fairnessRow, e
 
 // askAround is the caller's requests, one after the other: how long each took. It ends early when the flood has.
 func (b *queueBench) askAround(ctx context.Context, p *pool, name string) (took []time.Duration, err error) {
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same each time
 	for i := range b.asks {
 		select {
 		case <-p.ended("behind"):
@@ -166,7 +167,7 @@ func (b *queueBench) askAround(ctx context.Context, p *pool, name string) (took 
 			return nil, err
 		}
 		took = append(took, total)
-		if err := rest(ctx, thinkTime); err != nil {
+		if err := rest(ctx, thinkTime/2+time.Duration(random.Int64N(int64(thinkTime)))); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +213,7 @@ type swapRun struct {
 	waits []time.Duration
 }
 
-// swapRun sends the same jobs at the same times each time.
+// swapRun sends the same jobs at the same times each time, all of one key, so that nothing but the models changes their order.
 func (b *queueBench) swapRun(ctx context.Context, q queue.Queue, name string, tell bool) (swapRun, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -227,7 +228,7 @@ func (b *queueBench) swapRun(ctx context.Context, q queue.Queue, name string, te
 			mu.Lock()
 			sent[id] = time.Now()
 			mu.Unlock()
-			_, err := q.Submit(ctx, queue.Job{ID: id, Key: fmt.Sprint(i % fillKeys), Model: models[random.IntN(len(models))], Cost: fillCost})
+			_, err := q.Submit(ctx, queue.Job{ID: id, Key: "one", Model: models[random.IntN(len(models))], Cost: fillCost})
 			if err = errors.Join(err, rest(ctx, swapArrivals)); err != nil {
 				stop()
 				arrived <- err
