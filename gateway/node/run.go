@@ -72,12 +72,27 @@ func (r *run) emit(ctx context.Context, e backends.Event) error {
 		return r.send(ctx, dispatch.Frame{Event: e})
 	}
 	r.taken.Add(int64(max(1, len(e.Tokens))))
-	if r.sent.Add(1) == 1 {
-		if err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: 1, Cost: int(r.taken.Load())}); err != nil {
+	if r.sent.Load() == 0 {
+		if err := r.begin(ctx); err != nil {
 			return fmt.Errorf("report first content: %w", err)
 		}
 	}
+	r.sent.Add(1)
 	return r.send(ctx, dispatch.Frame{Event: e})
+}
+
+// begin tells the queue that the client is about to have part of the answer. While the queue can't be reached the answer waits: somebody
+// else may have the job by the time it is back.
+func (r *run) begin(ctx context.Context) error {
+	for {
+		err := r.node.deps.Queue.Heartbeat(ctx, r.lease, queue.Progress{Seq: 1, Cost: int(r.taken.Load())})
+		if !errors.Is(err, queue.ErrUnavailable) {
+			return err
+		}
+		if err := pause(ctx, r.node.cfg.Pause); err != nil {
+			return err
+		}
+	}
 }
 
 func (r *run) send(ctx context.Context, f dispatch.Frame) error {
