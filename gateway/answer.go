@@ -73,6 +73,7 @@ func (s *Server) keep(a *answer, requestID string, res *backends.Result) {
 	}
 	if err != nil || !s.deps.Records.Put(a.head.ID, doc) {
 		a.head.Record = ""
+		a.head.Brief = a.head.Brief && a.call.Stream // else what the reply leaves out would be nowhere; only streams have lines
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,8 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"qr-gateway/backends"
 	"qr-gateway/gateway"
+	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/records"
+	"qr-gateway/sampler"
 )
 
 // usageQR is the part of a reply that tells how its tokens were chosen.
@@ -218,5 +222,26 @@ func TestModelCards(t *testing.T) {
 	r2.cfg.ModelInfo = false
 	if body := r2.build(t).get("/v1/models").Body.String(); strings.Contains(body, `"info"`) || !strings.Contains(body, `"name":"fake"`) {
 		t.Errorf("without descriptions: %s", body)
+	}
+}
+
+// TestNothingIsLost: what a reply leaves out because a record has it is in the reply where no record is kept.
+func TestNothingIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep    int
+		records bool
+	}{"kept": {1, false}, "not kept": {0, true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig()
+			r.do = doFunc(func(context.Context, dispatch.Job, dispatch.Sink) (*backends.Result, error) {
+				return &backends.Result{Reason: "stop", Stats: backends.DecodeStats{Records: make([]sampler.Record, 2)}}, nil
+			})
+			r.records = newStore(t, records.Config{Keep: c.keep, Bytes: 1 << 20})
+			r.build(t)
+			body := r.ask(chatPath, strings.Replace(hello, `{`, `{"qr_client":"c/1",`, 1)).Body.String()
+			if got := strings.Contains(body, `"records":[`); got != c.records {
+				t.Errorf("records in the reply: %v, want %v", got, c.records)
+			}
+		})
 	}
 }

@@ -63,7 +63,7 @@ func (s *Server) chooseSource(p *sampler.Params) error {
 	if names := from.Names(); !slices.Contains(names, p.EntropySource) {
 		also := ""
 		if p.Preset != "" {
-			also = fmt.Sprintf(" (the preset is %s, which may have set it)", p.Preset)
+			also = fmt.Sprintf(" (the preset is %s, which may have set it: send qr_entropy_source too)", p.Preset)
 		}
 		return api.Invalid("qr_entropy_source", "qr_entropy_source is %q%s; this server has %s", p.EntropySource, also, strings.Join(names, ", "))
 	}

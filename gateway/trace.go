@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -75,7 +76,7 @@ func (s *Server) finish(c *gin.Context, rec *record) {
 
 func (s *Server) log(c *gin.Context, rec *record) {
 	attrs := []slog.Attr{
-		slog.String("request_id", rec.requestID), slog.String("method", rec.out.Method), slog.String("path", c.Request.URL.Path),
+		slog.String("request_id", rec.requestID), slog.String("method", rec.out.Method), slog.String("path", clip(c.Request.URL.Path)),
 		slog.Int("status", rec.out.Status), slog.Duration("duration", rec.out.Duration),
 	}
 	if rec.out.Model != "" {
@@ -103,9 +104,26 @@ func (r *record) source() (attrs []slog.Attr) {
 	}
 	set := make([]any, len(r.given))
 	for i, p := range r.given {
-		set[i] = slog.Any(strings.TrimPrefix(p.Key, "qr_"), p.Value)
+		set[i] = slog.Any(strings.TrimPrefix(p.Key, "qr_"), brief(p.Value))
 	}
 	return append(attrs, slog.Group("qr", set...))
+}
+
+// clip keeps a client's text from filling the log.
+func clip(text string) string {
+	const most = 256
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// brief is a parameter's value as the log has it: of an object only its size.
+func brief(v any) any {
+	if object, ok := v.(map[string]any); ok {
+		return fmt.Sprintf("%d entries", len(object))
+	}
+	return v
 }
 
 func level(o Outcome) slog.Level {

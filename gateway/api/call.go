@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"math"
+	"slices"
 
 	"qr-gateway/backends"
 	"qr-gateway/sampler"
@@ -100,11 +101,13 @@ func (o object) stops(call *Call) error {
 	if err != nil {
 		return err
 	}
+	// Forms in which people type a list, and leave its last entry empty, send empty ones.
+	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
 	if len(stops) > maxStops {
 		return Invalid("stop", "stop has %d strings; it takes up to %d", len(stops), maxStops)
 	}
 	for i, s := range stops {
-		if s == "" || len(s) > maxStopBytes {
+		if len(s) > maxStopBytes {
 			return Invalid("stop", "stop[%d] has %d bytes; it takes 1 to %d", i, len(s), maxStopBytes)
 		}
 	}

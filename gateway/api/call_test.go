@@ -118,8 +118,6 @@ func badValues() []bad {
 		{"stop number", with(`"stop":1`), "stop", []string{"string or a list"}},
 		{"stop mixed", with(`"stop":["a",1]`), "stop", []string{"string or a list"}},
 		{"stop null item", with(`"stop":["a",null]`), "stop", []string{"string or a list"}},
-		{"stop empty", with(`"stop":""`), "stop", []string{"0 bytes"}},
-		{"stop empty item", with(`"stop":["a",""]`), "stop", []string{"stop[1]"}},
 		{"stop long", with(`"stop":"` + strings.Repeat("x", 257) + `"`), "stop", []string{"257 bytes"}},
 		{"stop many", with(`"stop":[` + strings.Repeat(`"a",`, 16) + `"a"]`), "stop", []string{"17 strings", "16"}},
 		{"stream string", with(`"stream":"yes"`), "stream", []string{"true or false"}},

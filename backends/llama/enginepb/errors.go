@@ -50,7 +50,7 @@ func codeOf(k backends.Kind) codes.Code {
 		return codes.Unavailable
 	case backends.KindLost:
 		return codes.Aborted
-	case backends.KindModel, backends.KindInternal:
+	case backends.KindModel, backends.KindInternal, backends.KindUpstream, backends.KindTimeout, backends.KindLimited:
 	}
 	return codes.Internal
 }
