@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -66,6 +67,7 @@ func openWith(tb testing.TB, address string, d grpc.Deps, change func(*grpc.Conf
 	tb.Helper()
 	cfg := grpc.DefaultConfig()
 	cfg.Address = address
+	cfg.Breaker.Timeout, cfg.Breaker.Floor = 20*time.Second, 20*time.Second // whatever else the machine does
 	if change != nil {
 		change(&cfg)
 	}
