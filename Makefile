@@ -19,11 +19,13 @@ MAKEFLAGS += --no-print-directory
 #   SIMD=1             build with vector instructions for the sampler, which Go calls an
 #                      experiment; used where the machine has AVX-512
 #   FUZZTIME=10s       how long `make fuzz` runs each target
+#   QR_DRILL_REQUESTS=2000, QR_DRILL_SEED=N, QR_DRILL_LOGS=DIR: how long `make drill`
+#                      is, which faults it draws, where it leaves the logs of a failure
 #   QR_BROWSER=NAME    the browser of `make e2e-openwebui`; else chromium or google-chrome
 #   QR_E2E_UPDATE=1    it replaces the pictures of docs/open-webui.md
 export QR_CACHE LLAMA_SRC MODEL JOBS QR_CMAKE_ARGS CMAKE_CUDA_ARCHITECTURES CMAKE_HIP_ARCHITECTURES
 export GGML_CUDA GGML_HIP GGML_VULKAN GGML_METAL GGML_SYCL GGML_BLAS GGML_NATIVE GGML_OPENMP
-export FUZZTIME QR_BROWSER QR_E2E_UPDATE LISTEN DEMO_PORT
+export QR_DRILL_REQUESTS QR_DRILL_SEED QR_DRILL_LOGS FUZZTIME QR_BROWSER QR_E2E_UPDATE LISTEN DEMO_PORT
 ifeq ($(SIMD),1)
 export GOEXPERIMENT := $(GOEXPERIMENT:%=%,)simd
 endif
@@ -31,7 +33,7 @@ endif
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 .PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
-	demo test verify bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
+	demo test verify drill bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -74,6 +76,9 @@ test: ## set up and run every test
 
 verify: ## run the long equivalence checks on the real model
 	@.ci/verify
+
+drill: ## kill, freeze and cut off parts of a cluster under load, and check every answer
+	@.ci/drill
 
 e2e-openwebui: ## test with the real Open WebUI in a real browser; pictures and logs in artifacts/
 	@.ci/e2e-openwebui

@@ -1,0 +1,78 @@
+package drill_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"qr-gateway/gateway/drill"
+)
+
+const (
+	piece  = `data: {"choices":[{"delta":{"content":"one "}}]}` + "\n\n"
+	finish = `data: {"choices":[{"delta":{},"finish_reason":"stop"}],"qr":{"continued_at":[3]}}` + "\n\n"
+	failed = `data: {"error":{"code":"engine_lost","message":"gone"}}` + "\n\n"
+	done   = "data: [DONE]\n\n"
+	whole  = `{"choices":[{"message":{"content":"one "},"finish_reason":"stop"}]}`
+	noRoom = `{"error":{"code":"queue_full","message":"full"}}`
+)
+
+// serve answers with some text, and then ends the connection as it should be, breaks it, or says no more.
+func serve(t *testing.T, status int, text, after string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then the server looks whether the client leaves
+		w.WriteHeader(status)
+		fmt.Fprint(w, text)
+		w.(http.Flusher).Flush()
+		switch after {
+		case "break":
+			panic(http.ErrAbortHandler)
+		case "silence":
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestAsk(t *testing.T) {
+	for name, c := range map[string]struct {
+		status      int
+		text, after string
+		request     drill.Request
+		want        drill.Answer
+	}{
+		"stream":  {200, ": queue 1\n\n" + piece + finish + done, "", drill.Request{Stream: true}, drill.Answer{Ending: drill.Whole, Status: 200, Text: "one ", Ends: 1, Continued: 1}},
+		"failed":  {200, piece + failed, "", drill.Request{Stream: true}, drill.Answer{Ending: drill.Failed, Status: 200, Text: "one ", Ends: 1, Code: "engine_lost"}},
+		"no end":  {200, piece + finish, "", drill.Request{Stream: true}, drill.Answer{Ending: drill.Broken, Status: 200, Text: "one ", Ends: 1, Continued: 1}},
+		"broken":  {200, piece, "break", drill.Request{Stream: true}, drill.Answer{Ending: drill.Broken, Status: 200, Text: "one "}},
+		"hung":    {200, piece, "silence", drill.Request{Stream: true}, drill.Answer{Ending: drill.Hung, Status: 200, Text: "one "}},
+		"left":    {200, piece, "silence", drill.Request{Stream: true, Leave: 50 * time.Millisecond}, drill.Answer{Ending: drill.Left, Status: 200, Text: "one "}},
+		"whole":   {200, whole, "", drill.Request{}, drill.Answer{Ending: drill.Whole, Status: 200, Text: "one ", Ends: 1}},
+		"refused": {429, noRoom, "", drill.Request{Stream: true}, drill.Answer{Ending: drill.Refused, Status: 429, Ends: 1, Code: "queue_full"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			got := drill.Ask(t.Context(), client, serve(t, c.status, c.text, c.after), c.request, time.Now(), 500*time.Millisecond)
+			got.Began, got.Ended, got.Message = 0, 0, ""
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAskNobody(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if got := drill.Ask(t.Context(), client, s.URL, drill.Request{}, time.Now(), time.Second); got.Ending != drill.Refused || got.Status != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
