@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,19 +91,32 @@ func (m *machines) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// busy is the worker that runs a request, as status shows it.
-func (m *machines) busy(t *testing.T) string {
+// busy is the worker that runs a request now.
+func busy(t *testing.T, workers map[string]*server) string {
 	t.Helper()
-	for range 20 { // a worker tells every two seconds how it is
-		for line := range strings.Lines(m.run(t, "status")) {
-			if strings.Contains(line, "smollm2 1/1") {
-				return strings.Fields(line)[1]
-			}
+	for name, w := range workers {
+		if w.running(t) {
+			return name
 		}
-		<-time.After(300 * time.Millisecond)
 	}
 	t.Fatal("nobody is busy")
 	return ""
+}
+
+// running asks a worker that may have ended.
+func (s *server) running(t *testing.T) bool {
+	t.Helper()
+	probes := regexp.MustCompile(`"probes":"(\S+?)"`).FindStringSubmatch(s.log.String())
+	if probes == nil {
+		t.Fatalf("no address of probes in the log:\n%s", s.log)
+	}
+	res, err := http.Get("http://" + probes[1] + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return err == nil && strings.Contains(string(body), "vllm:num_requests_running 1\n")
 }
 
 // TestMachines: a gateway and two workers that share a queue. The worker of an answer is killed in mid-stream, and the other one goes on with it;
@@ -110,12 +125,12 @@ func TestMachines(t *testing.T) {
 	m := newMachines(t)
 	edge := m.gateway(t)
 	workers := map[string]*server{"one": m.worker(t, "one"), "two": m.worker(t, "two")}
-	story := chat("Tell a long story.", 150, map[string]any{"qr_decoder": "plain", "temperature": 0, "seed": 3})
+	story := chat("Tell a long story.", 220, map[string]any{"qr_decoder": "plain", "temperature": 0, "seed": 3})
 	want := edge.text(t, story)
 	story["stream"] = true
 
 	got := edge.streaming(t, story, 10)
-	first := m.busy(t)
+	first := busy(t, workers)
 	if err := workers[first].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +142,7 @@ func TestMachines(t *testing.T) {
 	}
 
 	got = edge.streaming(t, story, 10)
-	second := m.busy(t)
+	second := busy(t, workers)
 	if second == first {
 		t.Fatalf("worker %s is said to run a request, and is dead", first)
 	}
