@@ -189,16 +189,24 @@ func (c *cluster) announce(ctx context.Context) error {
 			c.log.WarnContext(ctx, "announce to the queue", "error", err)
 		case drain:
 			c.log.InfoContext(ctx, "asked to drain: what runs may end first, and nothing more is taken")
-			return c.shared.Depart(ctx, c.self)
+			return c.depart(ctx)
 		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), announceEvery)
-			defer stop()
-			return c.shared.Depart(ctx, c.self)
+			return c.depart(ctx)
 		}
 	}
+}
+
+// depart takes back what was announced. Where the queue can't be reached it is forgotten all the same, a little later.
+func (c *cluster) depart(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), announceEvery)
+	defer stop()
+	if err := c.shared.Depart(ctx, c.self); err != nil {
+		c.log.InfoContext(ctx, "leave the queue", "error", err)
+	}
+	return nil
 }
 
 func (c *cluster) tell(ctx context.Context) (drain bool, err error) {
