@@ -184,12 +184,12 @@ func (c *cluster) announce(ctx context.Context) error {
 	defer t.Stop()
 	for {
 		drain, err := c.tell(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			c.log.WarnContext(ctx, "announce to the queue", "error", err)
-		case drain:
+		if drain { // each question is told once, whatever else fails
 			c.log.InfoContext(ctx, "asked to drain: what runs may end first, and nothing more is taken")
 			return c.depart(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "announce to the queue", "error", err)
 		}
 		select {
 		case <-t.C:
