@@ -70,17 +70,26 @@ func (c *cluster) open(ctx context.Context, cfg config.Config, r role) error {
 	if r.edge && cfg.Link.Listen == "" {
 		return fmt.Errorf("with redis.url, workers on other machines may run the requests of this %s: set link.listen to where they reach it", r.name)
 	}
-	password, err := cfg.Redis.Password()
-	if err != nil {
-		return fmt.Errorf("read redis.password_file: %w", err)
-	}
-	shared := redis.DefaultConfig()
-	shared.URL, shared.Password, shared.Name, shared.Config = cfg.Redis.URL, password, cfg.Redis.Name, queueConfig(cfg)
-	if c.shared, err = redis.Open(ctx, shared, redis.Deps{Log: c.log}); err != nil {
+	var err error
+	if c.shared, err = openShared(ctx, cfg, c.log); err != nil {
 		return err
 	}
 	c.queue = c.shared
 	return nil
+}
+
+// openShared opens the queue that a configuration shares with others.
+func openShared(ctx context.Context, cfg config.Config, log *slog.Logger) (*redis.Queue, error) {
+	if cfg.Redis.URL == "" {
+		return nil, errors.New("no queue is shared: redis.url is not set")
+	}
+	password, err := cfg.Redis.Password()
+	if err != nil {
+		return nil, fmt.Errorf("read redis.password_file: %w", err)
+	}
+	c := redis.DefaultConfig()
+	c.URL, c.Password, c.Name, c.Config = cfg.Redis.URL, password, cfg.Redis.Name, queueConfig(cfg)
+	return redis.Open(ctx, c, redis.Deps{Log: log})
 }
 
 // frames hands on to a dispatcher that is made after the server.

@@ -33,7 +33,7 @@ func newWorker() *cobra.Command {
 func newDrain() *cobra.Command {
 	var name string
 	cmd := withConfig("drain", "ask a worker to finish what it runs, to take nothing more, and to end", func(cmd *cobra.Command, cfg config.Config) error {
-		q, err := openShared(cmd.Context(), cfg)
+		q, err := openShared(cmd.Context(), cfg, nil)
 		if err != nil {
 			return err
 		}
@@ -51,23 +51,9 @@ func newDrain() *cobra.Command {
 	return cmd
 }
 
-// openShared opens the queue of a configuration, for a moment.
-func openShared(ctx context.Context, cfg config.Config) (*redis.Queue, error) {
-	if cfg.Redis.URL == "" {
-		return nil, errors.New("no queue is shared: redis.url is not set")
-	}
-	password, err := cfg.Redis.Password()
-	if err != nil {
-		return nil, fmt.Errorf("read redis.password_file: %w", err)
-	}
-	c := redis.DefaultConfig()
-	c.URL, c.Password, c.Name, c.Config = cfg.Redis.URL, password, cfg.Redis.Name, queueConfig(cfg)
-	return redis.Open(ctx, c, redis.Deps{})
-}
-
 func newStatus() *cobra.Command {
 	return withConfig("status", "show who takes part in a shared queue (redis.url), and what waits in it", func(cmd *cobra.Command, cfg config.Config) error {
-		q, err := openShared(cmd.Context(), cfg)
+		q, err := openShared(cmd.Context(), cfg, nil)
 		if err != nil {
 			return err
 		}
