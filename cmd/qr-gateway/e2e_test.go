@@ -13,10 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -194,7 +192,7 @@ func TestEngineKilled(t *testing.T) {
 		}
 		waiting <- got
 	}()
-	s.crash(t)
+	s.killEngine(t, len(s.enginePIDs(t))-1)
 	health, err := http.Get(s.url + "/healthz")
 	if err != nil || health.StatusCode != http.StatusOK {
 		t.Fatalf("healthz while the engine restarts: %v", err)
@@ -210,22 +208,6 @@ func TestEngineKilled(t *testing.T) {
 	}
 	if text := <-waiting; text == "" {
 		t.Error("the waiting request got nothing")
-	}
-}
-
-// crash ends the newest engine as a crash would.
-func (s *server) crash(t *testing.T) {
-	t.Helper()
-	pids := s.enginePIDs(t)
-	if len(pids) == 0 {
-		t.Fatalf("no engine pid in the log:\n%s", s.log)
-	}
-	pid, err := strconv.Atoi(pids[len(pids)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
 	}
 }
 

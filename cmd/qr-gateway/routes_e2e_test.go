@@ -46,7 +46,11 @@ func (s *server) replicas(t *testing.T) (ready bool, all []replicaState, took ti
 // killEngine ends the nth engine that was started, without a warning.
 func (s *server) killEngine(t *testing.T, n int) {
 	t.Helper()
-	pid, err := strconv.Atoi(s.enginePIDs(t)[n])
+	pids := s.enginePIDs(t)
+	if n < 0 || n >= len(pids) {
+		t.Fatalf("no pid of engine %d in the log:\n%s", n, s.log)
+	}
+	pid, err := strconv.Atoi(pids[n])
 	if err != nil {
 		t.Fatal(err)
 	}
