@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"qr-gateway/gateway/link"
@@ -140,13 +141,5 @@ func (r Redis) Password() (string, error) {
 		return "", nil
 	}
 	data, err := os.ReadFile(r.PasswordFile)
-	return string(trimLine(data)), err
-}
-
-// trimLine takes the end of a line off.
-func trimLine(data []byte) []byte {
-	for len(data) > 0 && (data[len(data)-1] == '\n' || data[len(data)-1] == '\r') {
-		data = data[:len(data)-1]
-	}
-	return data
+	return strings.TrimRight(string(data), "\r\n"), err
 }
