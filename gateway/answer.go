@@ -22,12 +22,6 @@ type Records interface {
 	Get(id string) ([]byte, bool)
 }
 
-// noRecords keeps nothing.
-type noRecords struct{}
-
-func (noRecords) Put(string, []byte) bool   { return false }
-func (noRecords) Get(string) ([]byte, bool) { return nil, false }
-
 const recordsPath = "/v1/qr/records/"
 
 // answer is a request that is ready to be queued, with what its reply needs.
@@ -63,6 +57,14 @@ func (s *Server) keep(a *answer, requestID string, res *backends.Result) {
 		return
 	}
 	a.head.Record = s.recordURL(a)
+	if s.deps.Records == nil || !s.store(a, requestID, res) {
+		a.head.Record = ""
+		a.head.Brief = a.head.Brief && a.call.Stream // else what the reply leaves out would be nowhere; only streams have lines
+	}
+}
+
+// store reports whether the record is kept.
+func (s *Server) store(a *answer, requestID string, res *backends.Result) bool {
 	doc, err := json.Marshal(answerRecord{
 		ID: a.head.ID, Object: "qr.record", Created: a.head.Created, Model: a.head.Model, RequestID: requestID, Client: a.origin.Client,
 		Task: a.origin.Task, ChatID: a.origin.ChatID, MessageID: a.origin.MessageID, Params: settings(&a.call.Request.Params),
@@ -70,11 +72,9 @@ func (s *Server) keep(a *answer, requestID string, res *backends.Result) {
 	})
 	if err != nil {
 		s.deps.Log.Error("encode record of answer", "id", a.head.ID, "error", err)
+		return false
 	}
-	if err != nil || !s.deps.Records.Put(a.head.ID, doc) {
-		a.head.Record = ""
-		a.head.Brief = a.head.Brief && a.call.Stream // else what the reply leaves out would be nowhere; only streams have lines
-	}
+	return s.deps.Records.Put(a.head.ID, doc)
 }
 
 func settings(p *sampler.Params) map[string]any {
@@ -111,7 +111,11 @@ func (s *Server) baseURL(r *http.Request) string {
 // getRecord shows the record of an answer to whoever has its id, which can't be guessed.
 func (s *Server) getRecord(c *gin.Context) {
 	id := c.Param("id")
-	doc, ok := s.deps.Records.Get(id)
+	var doc []byte
+	ok := false
+	if s.deps.Records != nil {
+		doc, ok = s.deps.Records.Get(id)
+	}
 	if !ok {
 		s.fail(c, api.NoRecord(id))
 		return

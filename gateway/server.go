@@ -110,9 +110,6 @@ func withDefaults(d Deps) Deps {
 	if d.Sources == nil {
 		d.Sources = systemOnly{}
 	}
-	if d.Records == nil {
-		d.Records = noRecords{}
-	}
 	if d.NewID == nil {
 		d.NewID = func() string { return strings.ToLower(rand.Text()) }
 	}

@@ -128,13 +128,16 @@ func (s *stack) front(ctx context.Context) ([]part, error) {
 }
 
 func (s *stack) edge() (*gateway.Server, error) {
-	kept, err := records.New(records.Config{Keep: s.cfg.Records.Keep, Bytes: int64(s.cfg.Records.Bytes)})
-	if err != nil {
-		return nil, err
-	}
 	d := gateway.Deps{
-		Models: s.list(), Dispatcher: s.cluster.hub, Sources: declared{s.cfg}, Presets: s.cfg.Library, Records: kept, Cards: cards(s.cfg.Models),
+		Models: s.list(), Dispatcher: s.cluster.hub, Sources: declared{s.cfg}, Presets: s.cfg.Library, Cards: cards(s.cfg.Models),
 		Metrics: s.metrics.Handler(), Observer: s.metrics, Log: s.log,
+	}
+	if s.cfg.Records.Keep > 0 {
+		kept, err := records.New(records.Config{Keep: s.cfg.Records.Keep, Bytes: int64(s.cfg.Records.Bytes)})
+		if err != nil {
+			return nil, err
+		}
+		d.Records = kept
 	}
 	if s.lent != nil {
 		d.Sources = s.lent
