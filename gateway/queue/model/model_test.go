@@ -60,7 +60,7 @@ func wrong(s State) string {
 			return fmt.Sprintf("client %d was told that its answer is whole, and has %d of %d pieces", j, c.Text, Content)
 		}
 	}
-	if a, b := s.Runs[0], s.Runs[1]; a.Job == b.Job && a.holds(&s) && b.holds(&s) {
+	if a, b := s.Runs[0], s.Runs[1]; a.Job == b.Job && a.Holds(&s) && b.Holds(&s) {
 		return "two workers hold one lease"
 	}
 	return ""

@@ -101,7 +101,7 @@ func (m *machine) orphaned(j int) bool {
 		return false
 	}
 	for _, r := range m.Runs {
-		if r.holds(&m.State) && int(r.Job) == j+1 {
+		if r.Holds(&m.State) && int(r.Job) == j+1 {
 			return false
 		}
 	}
@@ -119,8 +119,8 @@ func (s *State) loseLease(j int, attempts uint8) {
 	job.State = Waiting
 }
 
-// holds reports whether the lease of a run is good.
-func (r Run) holds(s *State) bool {
+// Holds reports whether the lease of a run is good in s.
+func (r Run) Holds(s *State) bool {
 	if r.Dead || r.Job == 0 {
 		return false
 	}
@@ -143,7 +143,7 @@ func (m *machine) worker(w int) {
 	}
 	rest := func(s *State) { s.Runs[w] = Run{} }
 	switch {
-	case !r.holds(&m.State) && !r.forgotten(&m.State):
+	case !r.Holds(&m.State) && !r.forgotten(&m.State):
 		m.may("find out that the lease is gone", w, rest)
 		if r.Mark && r.Sent < r.frames() {
 			m.may("send", w, func(s *State) { s.Runs[w].Sent++ }) // until then it goes on
@@ -153,7 +153,7 @@ func (m *machine) worker(w int) {
 	case !r.Mark && r.Sent+1 < r.frames():
 		m.may("report text", w, func(s *State) {
 			s.Runs[w].Mark = true
-			if r.holds(s) {
+			if r.Holds(s) {
 				s.Jobs[r.Job-1].State = Streaming
 			}
 		})
@@ -161,7 +161,7 @@ func (m *machine) worker(w int) {
 		m.may("send", w, func(s *State) { s.Runs[w].Sent++ })
 	case r.Taken == r.Sent:
 		m.may("settle", w, func(s *State) {
-			if r.holds(s) {
+			if r.Holds(s) {
 				s.Jobs[r.Job-1].State = Done
 			}
 			rest(s)
@@ -236,7 +236,7 @@ func (m *machine) faults() {
 
 // stall takes the lease of worker w away although the worker lives.
 func (s *State) stall(w int, attempts uint8) {
-	if r := s.Runs[w]; r.holds(s) {
+	if r := s.Runs[w]; r.Holds(s) {
 		s.loseLease(int(r.Job-1), attempts)
 	}
 }
@@ -244,7 +244,7 @@ func (s *State) stall(w int, attempts uint8) {
 // fail ends the run of worker w by an engine that died: without text the job goes back, after it the client is told.
 func (s *State) fail(w int, attempts uint8) {
 	r := s.Runs[w]
-	if r.holds(s) {
+	if r.Holds(s) {
 		s.loseLease(int(r.Job-1), attempts)
 	}
 	s.Runs[w] = Run{}

@@ -124,12 +124,7 @@ func (w *walk) leave(j int) {
 
 // holds says whether the model believes the lease of a worker to be good.
 func (w *walk) holds(worker int) bool {
-	r := w.s.Runs[worker]
-	if r.Dead || r.Job == 0 {
-		return false
-	}
-	job := w.s.Jobs[r.Job-1]
-	return job.Epoch == r.Epoch && (job.State == model.Leased || job.State == model.Streaming)
+	return w.s.Runs[worker].Holds(&w.s)
 }
 
 // silence lets a lease's time go by for those workers of whom nothing is heard.
