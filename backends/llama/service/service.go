@@ -20,14 +20,14 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/account"
 	"qr-gateway/backends/llama/engine"
 	pb "qr-gateway/backends/llama/enginepb"
-	"qr-gateway/backends/llama/worker"
 )
 
 // Deps is what the service needs from its process.
 type Deps struct {
-	Entropy worker.Supplier
+	Entropy account.Supplier
 	Log     *slog.Logger
 	// Processors limits the threads that run Go at once; nil leaves that as it is. A CPU engine asks for one: what Go has to do between
 	// two decodes is little, and the scheduler of one with an idle second wakes up dozens of times in every decode of over 10 ms

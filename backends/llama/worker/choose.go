@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/account"
 	"qr-gateway/sampler"
 	"qr-gateway/sampler/lookahead"
 )
@@ -25,8 +26,8 @@ type chooser interface {
 // plain chooses from one row at a time.
 type plain struct {
 	w       *Worker
-	tap     *tap
-	ledger  *ledger
+	tap     *account.Tap
+	ledger  *account.Ledger
 	ban     *sampler.Mask
 	row     []float32
 	pending int32 // chosen, not yet decoded; negative: none
@@ -40,14 +41,14 @@ func (c *plain) next(ctx context.Context, _ int) (int32, error) {
 		}
 		c.row = row
 	}
-	begun := c.ledger.clock()
+	begun := c.ledger.Clock()
 	draw, err := c.w.stream.Next(ctx, c.row, c.ban, c.tap)
 	if err != nil {
-		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
+		return 0, fmt.Errorf("choose token: %w", account.Explain(ctx, err))
 	}
-	c.ledger.count(c.tap.take())
-	if c.ledger.tells() {
-		c.ledger.tell(c.w.stream.Record(), begun)
+	c.ledger.Count(c.tap.Take())
+	if c.ledger.Tells() {
+		c.ledger.Tell(c.w.stream.Record(), begun)
 	}
 	c.pending = draw.Token
 	return draw.Token, nil
@@ -69,8 +70,8 @@ type brancher interface {
 // ahead chooses by what follows the candidates.
 type ahead struct {
 	w        *Worker
-	tap      *tap
-	ledger   *ledger
+	tap      *account.Tap
+	ledger   *account.Ledger
 	step     lookahead.Step
 	plan     sampler.Plan
 	peeks    int
@@ -79,15 +80,15 @@ type ahead struct {
 }
 
 func (c *ahead) next(ctx context.Context, step int) (int32, error) {
-	begun := c.ledger.clock()
+	begun := c.ledger.Clock()
 	var err error
 	if c.plan, err = c.w.stream.Plan(c.step.Row, c.step.Ban); err != nil {
-		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
+		return 0, fmt.Errorf("choose token: %w", account.Explain(ctx, err))
 	}
 	c.step.Index, c.step.Plan = step, &c.plan
 	out, err := c.w.decoder.Next(ctx, &c.step)
 	if err != nil {
-		return 0, fmt.Errorf("choose token: %w", explain(ctx, err))
+		return 0, fmt.Errorf("choose token: %w", account.Explain(ctx, err))
 	}
 	c.account(&out, begun)
 	if !out.End {
@@ -102,14 +103,14 @@ func (c *ahead) account(out *lookahead.Outcome, begun time.Time) {
 	c.peeks += out.Peeks
 	c.tokens++
 	c.min, c.max = math.Min(c.min, out.Alpha), math.Max(c.max, out.Alpha)
-	ev := c.tap.take()
+	ev := c.tap.Take()
 	c.w.stream.Accept(out.Token, ev)
 	c.tap.Accepted(c.step.Index, out.Token)
-	c.ledger.count(ev)
-	if c.ledger.tells() {
+	c.ledger.Count(ev)
+	if c.ledger.Tells() {
 		r := c.w.stream.Record()
 		out.Describe(&r)
-		c.ledger.tell(r, begun)
+		c.ledger.Tell(r, begun)
 	}
 }
 

@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -363,28 +362,6 @@ func TestAskedAhead(t *testing.T) {
 				t.Errorf("%s: token %d: nonce %s, %v", name, i, r.Nonce, err)
 			}
 		}
-	}
-}
-
-func TestRecordsAreBounded(t *testing.T) {
-	l := newLedger(&Job{ID: "a", Params: sampler.Params{DiagnosticMode: true, LogLevel: sampler.LogNone}}, slog.New(slog.DiscardHandler))
-	const more = 10
-	for step := range maxRecords + more {
-		l.count(nil)
-		l.tell(sampler.Record{Step: step}, time.Now())
-	}
-	var s backends.DecodeStats
-	l.stats(&s)
-	if len(s.Records) != maxRecords || s.RecordsDropped != more || s.Records[0].Step != more || s.Records[maxRecords-1].Step != maxRecords+more-1 {
-		t.Errorf("%d records, %d dropped, from %d to %d", len(s.Records), s.RecordsDropped, s.Records[0].Step, s.Records[len(s.Records)-1].Step)
-	}
-	text, err := json.Marshal(s)
-	var back backends.DecodeStats
-	if err == nil {
-		err = json.Unmarshal(text, &back)
-	}
-	if err != nil || len(back.Records) != maxRecords {
-		t.Errorf("%d records travel: %v", len(back.Records), err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/account"
 	"qr-gateway/backends/text"
 	"qr-gateway/sampler"
 )
@@ -31,8 +32,8 @@ type run struct {
 	limit  int // tokens to generate
 	answer *answer
 	choose chooser
-	tap    *tap
-	ledger *ledger
+	tap    *account.Tap
+	ledger *account.Ledger
 	emit   func(backends.Event) error
 	one    [1]int32 // the token of an event
 	count  int      // tokens generated, without the end-of-generation token
@@ -47,7 +48,7 @@ func (w *Worker) generate(ctx context.Context, job *Job, emit func(backends.Even
 	if err != nil {
 		return nil, err
 	}
-	r := &run{w: w, job: job, limit: limit, emit: emit, begun: time.Now(), ledger: newLedger(job, w.deps.Log)}
+	r := &run{w: w, job: job, limit: limit, emit: emit, begun: time.Now(), ledger: account.NewLedger(job.ID, &job.Params, w.deps.Log)}
 	r.answer = newAnswer(text.NewStops(job.Stops, job.IncludeStop), w.deps.Parse, job.Format)
 	if err := r.open(ctx); err != nil {
 		return nil, err
@@ -73,10 +74,10 @@ func (w *Worker) generate(ctx context.Context, job *Job, emit func(backends.Even
 func (r *run) open(ctx context.Context) (err error) {
 	p := &r.job.Params
 	if err := r.w.stream.Begin(p, r.job.Tokens); err != nil {
-		return explain(ctx, err)
+		return account.Explain(ctx, err)
 	}
-	r.w.stream.Observe(r.ledger.tells())
-	r.tap, err = r.w.tap(ctx, p)
+	r.w.stream.Observe(r.ledger.Tells())
+	r.tap, err = account.Open(ctx, r.w.deps.Entropy, p)
 	return err
 }
 
@@ -169,34 +170,10 @@ func (r *run) finish() error {
 // result is the account of the finished run.
 func (r *run) result(reason string) *backends.Result {
 	s := backends.DecodeStats{Worker: r.w.cfg.Index, PromptMS: millis(r.begun, r.first), DecodeMS: millis(r.first, time.Now())}
-	s.Preset, s.Strategy = r.job.Params.Preset, strategy(&r.job.Params)
-	s.EntropySource, s.Amplifier = none, none
-	if r.ledger.numbers > 0 || drawsNumbers(&r.job.Params) {
-		s.EntropySource, s.Policy, s.Amplifier = r.tap.from.Name, r.tap.from.Policy, r.tap.amp
-		_, _, s.EntropyBytes = r.tap.Info()
-		s.Thought = r.tap.thought()
-	}
-	s.USource = s.Amplifier
-	r.ledger.stats(&s)
+	account.Describe(&s, &r.job.Params, r.tap, r.ledger)
 	r.choose.stats(&s)
 	usage := backends.Usage{PromptTokens: len(r.job.Tokens), CompletionTokens: r.count, CachedTokens: r.cached}
 	return &backends.Result{Reason: reason, Usage: usage, Stats: s}
-}
-
-// strategy is what sets the temperature.
-func strategy(p *sampler.Params) string {
-	if p.Bypass {
-		return fixed
-	}
-	return p.Strategy
-}
-
-// drawsNumbers reports whether anything about a token is left to chance.
-func drawsNumbers(p *sampler.Params) bool {
-	if p.UsesLookahead() {
-		return p.LookaheadChoice == sampler.ChoiceSample && p.Temperature > 0
-	}
-	return p.Cut().NeedsU()
 }
 
 func millis(from, to time.Time) float64 { return float64(to.Sub(from).Microseconds()) / 1000 }

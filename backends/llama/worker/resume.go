@@ -3,10 +3,9 @@ package worker
 import (
 	"context"
 	"fmt"
-)
 
-// fixed is the strategy that never looks at a row.
-const fixed = "fixed"
+	"qr-gateway/backends/account"
+)
 
 // retell takes in the text of the tokens that the client has already, which is not sent again. It returns the length of it, and whether a
 // stop string has ended it.
@@ -39,13 +38,13 @@ func (r *run) resume(ctx context.Context, row []float32) (_ []float32, err error
 // row, and where the text is to be the one that an undisturbed run gives, down to the noise of kernels that differ by the size of a batch.
 func (r *run) byStep() bool {
 	p := &r.job.Params
-	return p.Seed != nil || p.Temperature <= 0 || strategy(p) != fixed
+	return p.Seed != nil || p.Temperature <= 0 || account.Strategy(p) != account.Fixed
 }
 
 // retrace decodes one token, and lets the strategy see the row that it was chosen from.
 func (r *run) retrace(ctx context.Context, row []float32, token int32) ([]float32, error) {
 	if _, err := r.w.stream.Plan(row, r.w.ban(r.job)); err != nil {
-		return nil, explain(ctx, err)
+		return nil, account.Explain(ctx, err)
 	}
 	return r.w.extend(ctx, token)
 }

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/account"
 	"qr-gateway/backends/llama/engine"
 	"qr-gateway/sampler"
 	"qr-gateway/sampler/lookahead"
@@ -112,7 +113,7 @@ type Deps struct {
 	Vocabulary int    // logits in a row
 	Language   Language
 	Parse      Parser
-	Entropy    Supplier
+	Entropy    account.Supplier
 	Log        *slog.Logger
 }
 

@@ -1,4 +1,4 @@
-package worker
+package account
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"qr-gateway/sampler"
 )
 
-// maxRecords is how many tokens of an answer are told one by one: the newest.
-const maxRecords = 4096
+// MaxRecords is how many tokens of an answer are told one by one: the newest.
+const MaxRecords = 4096
 
-// ledger accounts for the tokens of one answer: what their numbers were made of, and where that is asked for each one whole.
-type ledger struct {
+// Ledger accounts for the tokens of one answer: what their numbers were made of, and where that is asked for each one whole.
+type Ledger struct {
 	log     *slog.Logger
 	request string
 	keep    bool   // records
@@ -29,25 +29,26 @@ type ledger struct {
 	dropped int
 }
 
-func newLedger(job *Job, log *slog.Logger) *ledger {
-	return &ledger{log: log, request: job.ID, keep: job.Params.DiagnosticMode, level: job.Params.LogLevel}
+// NewLedger begins the account of the answer to request, which asks for what p says.
+func NewLedger(request string, p *sampler.Params, log *slog.Logger) *Ledger {
+	return &Ledger{log: log, request: request, keep: p.DiagnosticMode, level: p.LogLevel}
 }
 
-// tells reports whether tokens are told one by one.
-func (l *ledger) tells() bool {
+// Tells reports whether tokens are told one by one.
+func (l *Ledger) Tells() bool {
 	return l.keep || l.level == sampler.LogSummary || l.level == sampler.LogFull
 }
 
-// clock is the time where it is needed.
-func (l *ledger) clock() (now time.Time) {
-	if l.tells() {
+// Clock is the time where it is needed.
+func (l *Ledger) Clock() (now time.Time) {
+	if l.Tells() {
 		now = time.Now()
 	}
 	return now
 }
 
-// count takes one token. ev is what its number was made of; nil where it took none.
-func (l *ledger) count(ev *sampler.Evidence) {
+// Count takes one token. ev is what its number was made of; nil where it took none.
+func (l *Ledger) Count(ev *sampler.Evidence) {
 	l.tokens++
 	if ev == nil {
 		return
@@ -73,8 +74,8 @@ func (l *ledger) count(ev *sampler.Evidence) {
 	}
 }
 
-// tell takes the record of the token counted last. begun is when its row was there.
-func (l *ledger) tell(r sampler.Record, begun time.Time) {
+// Tell takes the record of the token counted last. begun is when its row was there.
+func (l *Ledger) Tell(r sampler.Record, begun time.Time) {
 	now := time.Now()
 	r.TotalMS = sampler.Maybe(float64(now.Sub(begun).Nanoseconds()) / 1e6)
 	if r.TimestampNS == 0 {
@@ -88,11 +89,11 @@ func (l *ledger) tell(r sampler.Record, begun time.Time) {
 	}
 	switch {
 	case !l.keep:
-	case len(l.records) < maxRecords:
+	case len(l.records) < MaxRecords:
 		l.records = append(l.records, r)
 	default:
 		l.records[l.oldest] = r
-		l.oldest = (l.oldest + 1) % maxRecords
+		l.oldest = (l.oldest + 1) % MaxRecords
 		l.dropped++
 	}
 }
@@ -107,8 +108,8 @@ func summary(r *sampler.Record) string {
 		r.Token, r.Rank, float64(r.Prob), float64(r.U), r.Temperature, float64(r.H), source, float64(r.FetchMS), float64(r.TotalMS))
 }
 
-// stats adds the account.
-func (l *ledger) stats(s *backends.DecodeStats) {
+// Stats adds the account.
+func (l *Ledger) Stats(s *backends.DecodeStats) {
 	s.Tokens, s.FallbackTokens, s.FlaggedTokens, s.Pipelined = l.tokens, l.fallbacks, l.flagged, l.pipelined
 	s.Discarded, s.Calibration, s.RecordsDropped = l.discarded, l.calibration, l.dropped
 	if l.keep {
