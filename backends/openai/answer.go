@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/members"
 )
 
 // answer is what has come of one so far.
@@ -32,9 +31,9 @@ func newAnswer(r *backends.Request, now time.Time) *answer {
 		object += ".chunk"
 	}
 	return &answer{
-		model: []byte(quote(r.Model)), open: map[int]bool{},
+		model: []byte(members.Quote(r.Model)), open: map[int]bool{},
 		missing: map[string][]byte{
-			"id": []byte(quote(r.ID)), "object": []byte(quote(object)), "created": strconv.AppendInt(nil, now.Unix(), 10),
+			"id": []byte(members.Quote(r.ID)), "object": []byte(members.Quote(object)), "created": strconv.AppendInt(nil, now.Unix(), 10),
 		},
 	}
 }
@@ -83,7 +82,7 @@ func (a *answer) take(raw []byte) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, err
 	}
-	o, err := parse(raw)
+	o, err := members.Parse(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func (a *answer) take(raw []byte) (json.RawMessage, error) {
 		return nil, errors.New("it has no choices")
 	}
 	a.note(&r)
-	return o.edit(map[string][]byte{"model": a.model}, a.missing), nil
+	return o.Edit(map[string][]byte{"model": a.model}, a.missing), nil
 }
 
 func (a *answer) note(r *reply) {
@@ -114,16 +113,3 @@ func (a *answer) note(r *reply) {
 		a.result.Usage = backends.Usage{PromptTokens: u.Prompt, CompletionTokens: u.Completion, CachedTokens: u.Details.Cached}
 	}
 }
-
-// quote is text as JSON.
-func quote(text string) string {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(text); err != nil {
-		panic(err) // text can always be written
-	}
-	return string(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
-}
-
-func sorted(m map[string][]byte) []string { return slices.Sorted(maps.Keys(m)) }

@@ -20,6 +20,7 @@ type Config struct {
 	Model         string            // served id
 	Description   string            // shown in the model list
 	URL           string            // address below which chat/completions and models are, e.g. http://127.0.0.1:8081/v1
+	Socket        string            // path of a Unix socket that URL is reached over; empty: none
 	APIKey        string            // sent as a bearer token; empty: none
 	APIKeyFile    string            // holds the key, in the place of APIKey; read again at every check
 	UpstreamModel string            // the model's name there; empty: the served id

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/members"
 )
 
 const (
@@ -26,13 +28,19 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	if err := emit(backends.Event{Started: &backends.Started{}}); err != nil {
 		return nil, fmt.Errorf("emit start: %w", err)
 	}
-	body, err := rename(p.Request.Raw, b.cfg.upstreamModel())
+	return b.Exchange(ctx, p.Request, p.Request.Raw, func(raw json.RawMessage) error { return emit(backends.Event{Raw: raw}) })
+}
+
+// Exchange sends body, a JSON object, in the place of r's own, with the model's name as the server has it, and hands out what comes back: each
+// chunk of a stream or the whole reply, checked, and with the served id for its model. The error is send's, ctx's or a *backends.Error.
+func (b *Backend) Exchange(ctx context.Context, r *backends.Request, body []byte, send func(json.RawMessage) error) (*backends.Result, error) {
+	body, err := rename(body, b.cfg.upstreamModel())
 	if err != nil {
 		return nil, fmt.Errorf("name model: %w", err)
 	}
-	timed, w := b.follow(ctx, p.Request.Stream)
+	timed, w := b.follow(ctx, r.Stream)
 	defer w.stop()
-	c := &call{b: b, w: w, request: p.Request, emit: whileLive(ctx, emit), answer: newAnswer(p.Request, time.Now())}
+	c := &call{b: b, w: w, request: r, send: whileLive(ctx, send), answer: newAnswer(r, time.Now())}
 	err = c.run(timed, body)
 	switch cause := context.Cause(timed); {
 	case err == nil:
@@ -49,22 +57,34 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	return nil, err
 }
 
-// whileLive is emit until ctx ends: what has come by then and is not read yet is for nobody.
-func whileLive(ctx context.Context, emit func(backends.Event) error) func(backends.Event) error {
-	return func(e backends.Event) error {
+// rename is the object raw with another model.
+func rename(raw []byte, model string) ([]byte, error) {
+	o, err := members.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return o.Edit(map[string][]byte{"model": []byte(members.Quote(model))}, nil), nil
+}
+
+// whileLive is send until ctx ends: what has come by then and is not read yet is for nobody.
+func whileLive(ctx context.Context, send func(json.RawMessage) error) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return emit(e)
+		if err := send(raw); err != nil {
+			return fmt.Errorf("emit answer: %w", err)
+		}
+		return nil
 	}
 }
 
-// call is one request under way. The goroutine that called Generate owns it.
+// call is one request under way. The goroutine that called Exchange owns it.
 type call struct {
 	b       *Backend
 	w       *watch
 	request *backends.Request
-	emit    func(backends.Event) error
+	send    func(json.RawMessage) error
 	answer  *answer
 }
 
@@ -163,11 +183,4 @@ func (c *call) pass(data []byte) error {
 		return c.b.nonsense(err)
 	}
 	return c.send(out)
-}
-
-func (c *call) send(raw []byte) error {
-	if err := c.emit(backends.Event{Raw: raw}); err != nil {
-		return fmt.Errorf("emit answer: %w", err)
-	}
-	return nil
 }

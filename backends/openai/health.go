@@ -120,7 +120,7 @@ func (b *Backend) check(ctx context.Context) (found *snapshot, sure bool) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Health.Timeout)
 	defer cancel()
 	b.readKey()
-	resp, err := b.get(ctx, "models")
+	resp, err := b.Get(ctx, "models")
 	if err != nil {
 		reason := unreachable(err)
 		if ctx.Err() != nil {
@@ -133,7 +133,14 @@ func (b *Backend) check(ctx context.Context) (found *snapshot, sure bool) {
 	if err != nil {
 		return away("it did not answer to the end", err), false
 	}
-	return b.judge(resp.StatusCode, body), true
+	found = b.judge(resp.StatusCode, body)
+	if b.also == nil || found.state != stateReady {
+		return found, true
+	}
+	if err := b.also(ctx); err != nil {
+		return away(b.scrub(short(err.Error())), err), ctx.Err() == nil
+	}
+	return found, true
 }
 
 // judge reads the answer to a check. A server without a list of models is well: not all have one.

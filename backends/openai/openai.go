@@ -14,19 +14,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/members"
 )
 
-// Deps is what a backend works with.
+// Deps is what a backend works with. All may be nil.
 type Deps struct {
 	Log *slog.Logger // nil: nothing is logged
+	// Also is a further check of a server that lists its models. Run calls it, one call at a time; its error is why the server is not ready.
+	Also func(ctx context.Context) error
 }
 
 // Backend implements backends.Backend, and node.Readiness.
@@ -35,6 +36,7 @@ type Backend struct {
 	base   *url.URL
 	client *http.Client
 	log    *slog.Logger
+	also   func(context.Context) error
 
 	key  atomic.Pointer[string]
 	now  atomic.Pointer[snapshot] // written by Run alone
@@ -57,28 +59,13 @@ func New(cfg Config, deps Deps) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check model %s: %w", cfg.Model, err)
 	}
-	b := &Backend{cfg: cfg, base: base, client: newClient(cfg), log: deps.Log, poke: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, base: base, client: newClient(cfg), log: deps.Log, also: deps.Also, poke: make(chan struct{}, 1)}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	b.key.Store(&key)
 	b.now.Store(&snapshot{state: stateStarting, changed: make(chan struct{})})
 	return b, nil
-}
-
-func newClient(cfg Config) *http.Client {
-	limit := cfg.Timeouts.Connect + time.Second // for what goes on behind a request that has given up: its own watch comes first
-	dialer := &net.Dialer{Timeout: limit, KeepAlive: 30 * time.Second}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: limit,
-			ForceAttemptHTTP2: true, MaxIdleConns: cfg.Workers + 2, MaxIdleConnsPerHost: cfg.Workers + 2, IdleConnTimeout: 90 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true, // a compressed stream comes in lumps
-		},
-		// The key is for one server: whoever moved has to be named anew.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // Info describes the model as of the latest check.
@@ -125,12 +112,12 @@ func (b *Backend) Prepare(ctx context.Context, req *backends.Request) (*backends
 
 // answerLimit is how many tokens the answers to a request may have, all choices together.
 func answerLimit(raw json.RawMessage) int {
-	o, err := parse(raw)
+	o, err := members.Parse(raw)
 	if err != nil {
 		return answerTokens // and the server will refuse it
 	}
-	limit := count(o.get("max_completion_tokens"), count(o.get("max_tokens"), answerTokens, mostTokens), mostTokens)
-	return limit * count(o.get("n"), 1, mostChoices)
+	limit := count(o.Get("max_completion_tokens"), count(o.Get("max_tokens"), answerTokens, mostTokens), mostTokens)
+	return limit * count(o.Get("n"), 1, mostChoices)
 }
 
 // count reads a number that stands for itself if it is one that can be.

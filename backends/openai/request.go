@@ -11,8 +11,8 @@ import (
 
 const userAgent = "qr-gateway"
 
-// get asks the server for what is below its address.
-func (b *Backend) get(ctx context.Context, path string) (*http.Response, error) {
+// Get asks the server for what is below its address; path may lead above it. The caller closes the reply's body.
+func (b *Backend) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base.JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)

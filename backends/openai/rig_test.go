@@ -128,6 +128,13 @@ func startLogged(t *testing.T, c Config, log io.Writer) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
+	running(t, b)
+	return b
+}
+
+// running runs b until the test ends.
+func running(t *testing.T, b *Backend) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() {
@@ -136,7 +143,6 @@ func startLogged(t *testing.T, c Config, log io.Writer) *Backend {
 		}
 	})
 	t.Cleanup(func() { stop(); run.Wait() })
-	return b
 }
 
 // ready starts a backend and waits for it.
