@@ -1,0 +1,67 @@
+// Package choice has the plain types that the sidecar of vLLM and the backend of vLLM speak to each other in. The values are never changed
+// once they are handed out.
+package choice
+
+import (
+	"fmt"
+
+	"qr-gateway/backends"
+	"qr-gateway/sampler"
+)
+
+// Status says what came of one row. The numbers are those of the wire.
+type Status uint8
+
+// What a row can come to.
+const (
+	Token   Status = iota // a token was chosen
+	Whole                 // the compact row does not decide: the whole row is needed
+	Native                // the row is vLLM's own to choose from
+	Stop                  // the answer ends here, by force
+	Illegal               // there is no token that may be chosen
+	Unknown               // no request has that handle: it is to begin again
+)
+
+// String is the name of the status in logs and records.
+func (s Status) String() string {
+	switch s {
+	case Token:
+		return "token"
+	case Whole:
+		return "whole"
+	case Native:
+		return "native"
+	case Stop:
+		return "stop"
+	case Illegal:
+		return "illegal"
+	case Unknown:
+		return "unknown"
+	}
+	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// Choice is what was decided for one step of one answer. A later Choice of the same step takes the place of an earlier one: vLLM may show a step
+// again with another row, as it does with prompts that it reads in parts.
+type Choice struct {
+	Step    int    // of the token within the answer, from 0
+	Token   int32  // -1 where none was chosen
+	Status  Status // Token, Native, Stop or Illegal
+	Void    int    // earlier draws of this very step that came to nothing
+	Err     *backends.Error
+	Session string          // of the engine process that showed the row
+	Record  *sampler.Record // where the request asked for records
+}
+
+// Engine is one engine process that is connected now.
+type Engine struct {
+	Session     string // random, of the process
+	VLLM        string // version
+	Runner      string // v1 or v2
+	Rows        string // compact or full
+	Model       string
+	Vocab       int // logits of a row
+	MaxModelLen int // tokens
+	DPRank      int
+	Live        int // requests that are its own now
+}
