@@ -43,6 +43,9 @@ type Request struct {
 	Raw    json.RawMessage `json:",omitempty"`
 	Path   string          `json:",omitempty"` // that Raw was sent to: chat/completions or completions
 	Stream bool            `json:",omitempty"` // Raw asks for a stream
+	// Sampled says that Raw's tokens are chosen by Params, which the gateway has checked; Raw has none of our keys then. Only for a backend with
+	// [Info].Samples. A raw request without it is passed on as it is, and Params say nothing.
+	Sampled bool `json:",omitempty"`
 }
 
 // Chat is a conversation for the model's own template.
@@ -101,6 +104,9 @@ type Result struct {
 	Reason string
 	Usage  Usage
 	Stats  DecodeStats
+	// Last is the last chunk of a stream, or the whole reply, of a request that is [Request].Sampled, and was no event. The gateway adds what the
+	// client sees of Usage and Stats.
+	Last json.RawMessage `json:",omitempty"`
 }
 
 // Usage counts tokens.
@@ -128,21 +134,24 @@ type DecodeStats struct {
 	USource       string   `json:"u_source"`                // the same, under its first name
 	EntropyBytes  int64    `json:"entropy_bytes,omitempty"` //
 
-	Tokens         int              `json:"tokens"`                    // chosen, an end-of-text token among them
-	FallbackTokens int              `json:"fallback_tokens"`           // whose number a second choice made
-	FlaggedTokens  map[string]int   `json:"flagged_tokens,omitempty"`  // whose bytes something was noticed about, by what
-	Pipelined      int              `json:"pipelined,omitempty"`       // whose bytes were asked for before the logits existed
-	Discarded      int64            `json:"discarded,omitempty"`       // draws that were asked for and not used
-	Calibration    string           `json:"calibration,omitempty"`     // hash of what the bytes were measured to be
-	Records        []sampler.Record `json:"records,omitempty"`         // of the newest tokens, where qr_diagnostic_mode asks for them
-	RecordsDropped int              `json:"records_dropped,omitempty"` // tokens before those
-	ContinuedAt    []int            `json:"continued_at,omitempty"`    // tokens that were there, each time another worker took the answer up; counts of draws are those since
-	Thought        *Thought         `json:"thought,omitempty"`         // with the amplifier zscore_thought
-	PromptMS       float64          `json:"prompt_ms"`                 // time to the first row
-	DecodeMS       float64          `json:"decode_ms"`                 // from the first row to the end
-	Worker         int              `json:"worker"`                    //
-	Replica        string           `json:"replica,omitempty"`         // that made the answer, where the model has several
-	Tries          int              `json:"tries,omitempty"`           // replicas that had the request, if it was not the first that answered
+	Tokens         int              `json:"tokens"`                      // chosen, an end-of-text token among them
+	FallbackTokens int              `json:"fallback_tokens"`             // whose number a second choice made
+	FlaggedTokens  map[string]int   `json:"flagged_tokens,omitempty"`    // whose bytes something was noticed about, by what
+	Pipelined      int              `json:"pipelined,omitempty"`         // whose bytes were asked for before the logits existed
+	Discarded      int64            `json:"discarded,omitempty"`         // draws that were asked for and not used
+	Native         int              `json:"native_tokens,omitempty"`     // that the engine chose itself, or nobody is known to have chosen
+	Mismatched     int              `json:"mismatched_tokens,omitempty"` // that are others than were chosen
+	Calibration    string           `json:"calibration,omitempty"`       // hash of what the bytes were measured to be
+	Records        []sampler.Record `json:"records,omitempty"`           // of the newest tokens, where qr_diagnostic_mode asks for them
+	RecordsDropped int              `json:"records_dropped,omitempty"`   // tokens before those
+	ContinuedAt    []int            `json:"continued_at,omitempty"`      // tokens that were there, each time another worker took the answer up; counts of draws are those since
+	Choices        []DecodeStats    `json:"choices,omitempty"`           // of each choice, where there are several: all else is of them together
+	Thought        *Thought         `json:"thought,omitempty"`           // with the amplifier zscore_thought
+	PromptMS       float64          `json:"prompt_ms"`                   // time to the first row
+	DecodeMS       float64          `json:"decode_ms"`                   // from the first row to the end
+	Worker         int              `json:"worker"`                      //
+	Replica        string           `json:"replica,omitempty"`           // that made the answer, where the model has several
+	Tries          int              `json:"tries,omitempty"`             // replicas that had the request, if it was not the first that answered
 }
 
 // Thought is what all bytes of an answer make together, as if they were one block. Those of a second choice are not in it.
@@ -172,6 +181,9 @@ type Info struct {
 	SizeBytes    int64
 	Raw          bool          // passes requests on as they are: see [Request].Raw
 	PassParams   bool          // with Raw: takes the qr_ keys of a request too
+	Samples      bool          // with Raw: chooses tokens by parameters, see [Request].Sampled
+	Unsampled    string        // with Samples: why it can't do so now, in words; empty: it can
+	Load         float64       // what the engine says it has to do, Busy among it, in shares of Workers; 0: it says nothing
 	Resumes      bool          // takes up an answer that another run began
 	Replicas     []ReplicaInfo // of a model that has several
 }
