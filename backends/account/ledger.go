@@ -27,6 +27,8 @@ type Ledger struct {
 	records []sampler.Record // a ring once it is full: the oldest stands at oldest
 	oldest  int
 	dropped int
+
+	before counted // for Void
 }
 
 // NewLedger begins the account of the answer to request, which asks for what p says.
@@ -49,6 +51,7 @@ func (l *Ledger) Clock() (now time.Time) {
 
 // Count takes one token. ev is what its number was made of; nil where it took none.
 func (l *Ledger) Count(ev *sampler.Evidence) {
+	l.note(ev)
 	l.tokens++
 	if ev == nil {
 		return
@@ -87,6 +90,7 @@ func (l *Ledger) Tell(r sampler.Record, begun time.Time) {
 	case sampler.LogFull:
 		l.log.Info("sampling_record", "request", l.request, "record", r)
 	}
+	l.before.told = l.keep
 	switch {
 	case !l.keep:
 	case len(l.records) < MaxRecords:
