@@ -3,9 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"time"
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/account"
@@ -69,14 +67,12 @@ type brancher interface {
 
 // ahead chooses by what follows the candidates.
 type ahead struct {
-	w        *Worker
-	tap      *account.Tap
-	ledger   *account.Ledger
-	step     lookahead.Step
-	plan     sampler.Plan
-	peeks    int
-	tokens   int
-	min, max float64 // of alpha
+	w      *Worker
+	tap    *account.Tap
+	ledger *account.Ledger
+	tally  *account.Ahead
+	step   lookahead.Step
+	plan   sampler.Plan
 }
 
 func (c *ahead) next(ctx context.Context, step int) (int32, error) {
@@ -90,7 +86,7 @@ func (c *ahead) next(ctx context.Context, step int) (int32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("choose token: %w", account.Explain(ctx, err))
 	}
-	c.account(&out, begun)
+	c.tally.Accept(step, &out, c.w.stream, c.tap, c.ledger, begun)
 	if !out.End {
 		c.step.Row = out.Row
 		c.w.note(out.Token)
@@ -98,36 +94,12 @@ func (c *ahead) next(ctx context.Context, step int) (int32, error) {
 	return out.Token, nil
 }
 
-// account takes in what was decided.
-func (c *ahead) account(out *lookahead.Outcome, begun time.Time) {
-	c.peeks += out.Peeks
-	c.tokens++
-	c.min, c.max = math.Min(c.min, out.Alpha), math.Max(c.max, out.Alpha)
-	ev := c.tap.Take()
-	c.w.stream.Accept(out.Token, ev)
-	c.tap.Accepted(c.step.Index, out.Token)
-	c.ledger.Count(ev)
-	if c.ledger.Tells() {
-		r := c.w.stream.Record()
-		out.Describe(&r)
-		c.ledger.Tell(r, begun)
-	}
-}
-
 func (c *ahead) end() (err error) {
 	c.w.main, err = c.w.branches.end()
 	return err
 }
 
-func (c *ahead) stats(s *backends.DecodeStats) {
-	p := c.step.Params
-	s.Decoder, s.Curve, s.Mode, s.Choice = "lookahead", p.Curve, p.Lookahead, p.LookaheadChoice
-	s.Peeks = c.peeks
-	if c.tokens > 0 {
-		s.AlphaMin, s.AlphaMax = &c.min, &c.max
-		s.PeeksPerToken = float64(c.peeks) / float64(c.tokens)
-	}
-}
+func (c *ahead) stats(s *backends.DecodeStats) { c.tally.Stats(s, c.step.Params) }
 
 // chooser makes the chooser of a request whose prompt has been decoded; row follows it.
 func (r *run) chooser(row []float32) (chooser, error) {
@@ -142,7 +114,7 @@ func (r *run) chooser(row []float32) (chooser, error) {
 	if err := w.branches.begin(w.main, len(w.held.tokens)); err != nil {
 		return nil, err
 	}
-	c := &ahead{w: w, tap: r.tap, ledger: r.ledger, min: math.Inf(1), max: math.Inf(-1)}
+	c := &ahead{w: w, tap: r.tap, ledger: r.ledger, tally: account.NewAhead()}
 	c.step = lookahead.Step{Row: row, Params: &job.Params, Noise: r.tap, Eval: w.branches, Ban: ban, EOG: w.lang.EOG}
 	return c, nil
 }
