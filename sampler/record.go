@@ -21,17 +21,19 @@ type Record struct {
 	TimestampNS int64      `json:"timestamp_ns"` // of the choice, since 1970
 	Step        int        `json:"step"`         // of the token within the answer, from 0
 	Token       int32      `json:"token_id"`
-	Previous    int32      `json:"previous_token_id"`    // in the answer; -1 for none
-	Rank        int        `json:"token_rank"`           // 0 is the most probable; -1 where it is not known
-	Prob        Maybe      `json:"token_prob"`           // among the candidates
-	Candidates  int        `json:"num_candidates"`       // after every cut
-	AfterTopK   int        `json:"num_after_top_k"`      // 0 where it was not counted
-	AfterMinP   int        `json:"num_after_min_p"`      // 0 where it was not counted
-	U           Maybe      `json:"u_value"`              // the number that decided; null where nothing was left to chance
-	Preset      string     `json:"preset_active"`        // name, or empty
-	ConfigHash  string     `json:"config_hash"`          // first 16 hex digits of the SHA-256 of the parameters
-	TotalMS     Maybe      `json:"total_sampling_ms"`    // all of the choice, set by the caller
-	Strategy    string     `json:"temperature_strategy"` // and what it decided:
+	Previous    int32      `json:"previous_token_id"`         // in the answer; -1 for none
+	Rank        int        `json:"token_rank"`                // 0 is the most probable; -1 where it is not known
+	Prob        Maybe      `json:"token_prob"`                // among the candidates
+	Candidates  int        `json:"num_candidates"`            // after every cut
+	AfterTopK   int        `json:"num_after_top_k"`           // 0 where it was not counted
+	AfterMinP   int        `json:"num_after_min_p"`           // 0 where it was not counted
+	U           Maybe      `json:"u_value"`                   // the number that decided; null where nothing was left to chance
+	Covered     Maybe      `json:"covered_mass,omitzero"`     // of a token that a [Head] decided: share of the row, at temperature 1, in it
+	ProbError   Maybe      `json:"token_prob_error,omitzero"` // what Prob may be off by; not there where it is exact
+	Preset      string     `json:"preset_active"`             // name, or empty
+	ConfigHash  string     `json:"config_hash"`               // first 16 hex digits of the SHA-256 of the parameters
+	TotalMS     Maybe      `json:"total_sampling_ms"`         // all of the choice, set by the caller
+	Strategy    string     `json:"temperature_strategy"`      // and what it decided:
 	Temperature float64    `json:"temperature_used"`
 	MinP        float64    `json:"min_p_used"`
 	H           Maybe      `json:"shannon_entropy"`         // nats
@@ -102,7 +104,7 @@ func (s *Stream) Record() Record {
 	p, d := &s.plan, &s.last.draw
 	r := Record{
 		Step: s.last.step, Token: d.Token, Previous: s.last.prev, Rank: d.Rank, Prob: Maybe(d.Prob),
-		Candidates: d.Candidates, AfterTopK: d.AfterTopK, AfterMinP: d.AfterMinP, U: Maybe(d.U),
+		Candidates: d.Candidates, AfterTopK: d.AfterTopK, AfterMinP: d.AfterMinP, U: Maybe(d.U), Covered: Maybe(d.Covered), ProbError: Maybe(d.ProbErr),
 		Preset: s.p.Preset, ConfigHash: s.configHash(), TotalMS: Maybe(math.NaN()),
 		Strategy: p.Strategy, Temperature: p.Temperature, MinP: p.MinP, H: Maybe(p.H), VH: Maybe(p.VH), HNorm: Maybe(p.HNorm),
 		Source: none, Amplifier: none,

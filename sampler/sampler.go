@@ -44,6 +44,8 @@ type Draw struct {
 	U          float64 // the number that decided; 0 where none was needed
 	AfterTopK  int     // tokens that top-k left, and
 	AfterMinP  int     // tokens that min-p left of those; 0 where they were not counted
+	Covered    float64 // share of the row, at temperature 1, in the [Head] that decided; 0 where the whole row did
+	ProbErr    float64 // what Prob may be off by, where a head decided
 }
 
 // New returns a sampler for rows of nVocab logits.

@@ -49,6 +49,11 @@ type Stream struct {
 	step     int
 	previous int32
 	last     chosen
+
+	head   *headScratch // nil before the first head
+	held   held
+	back   back
+	marked bool // the strategy has marked its state before this step
 }
 
 // Plan is what was decided about a token before any number is drawn. Its slices are valid until the next Plan.
@@ -98,6 +103,7 @@ func (s *Stream) Begin(p *Params, prompt []int32) error {
 	}
 	s.p, s.kind, s.hash = p, kind.Name, ""
 	s.step, s.previous, s.gated, s.last = 0, -1, false, chosen{}
+	s.held, s.back, s.marked = held{}, back{}, false
 	return nil
 }
 
@@ -188,13 +194,24 @@ func take[T float32 | float64](row []T, ban *Mask) {
 
 // decide runs the strategy on the adjusted row.
 func (s *Stream) decide() (Plan, error) {
+	s.fresh()
+	if s.observe || s.kind != fixedStrategy {
+		s.measure()
+	}
+	return s.settle()
+}
+
+// fresh forgets the plan before.
+func (s *Stream) fresh() {
 	nan := math.NaN()
 	s.last.draw = Draw{Token: -1}
 	s.plan = Plan{Step: s.step, Strategy: s.kind, H: nan, VH: nan, HNorm: nan}
 	s.in.H, s.in.VH, s.in.HNorm, s.in.Gate = 0, 0, 0, nil
-	if s.observe || s.kind != fixedStrategy {
-		s.measure()
-	}
+}
+
+// settle runs the strategy on what was measured.
+func (s *Stream) settle() (Plan, error) {
+	s.mark()
 	if s.gated {
 		s.in.Gate = &s.gate
 	}
@@ -276,6 +293,9 @@ func (s *Stream) Accept(token int32, ev *Evidence) {
 		s.last.draw = Draw{Token: token, Rank: -1, Prob: math.NaN(), U: math.NaN()}
 	}
 	s.last.ev, s.last.step, s.last.prev = ev, s.step, s.previous
+	s.mark()
+	s.back = back{ok: true, gate: s.gate, gated: s.gated}
+	s.held, s.marked = held{}, false
 	s.penalties.accept(token)
 	s.strategy.Chosen(token)
 	s.gate.Z, s.gate.R, s.gate.Valid, s.gated = ev.coherence()
@@ -284,26 +304,41 @@ func (s *Stream) Accept(token int32, ev *Evidence) {
 }
 
 // Next decides the next token of the answer from row, with a number of noise, which is asked for only once the row is there and only where
-// the choice needs one. It accepts the token; [Stream.Record] tells the rest.
+// the choice needs one. It accepts the token; [Stream.Record] tells the rest. After [ErrWholeRow] it takes the number that was drawn for the head.
 func (s *Stream) Next(ctx context.Context, row []float32, ban *Mask, noise Noise) (Draw, error) {
 	if _, err := s.Plan(row, ban); err != nil {
 		return Draw{}, err
 	}
-	u, ev := 0.0, (*Evidence)(nil)
-	if s.NeedsU() {
-		var err error
-		if u, err = noise.One(ctx, s.step); err != nil {
-			return Draw{}, fmt.Errorf("draw number of token %d: %w", s.step, err)
-		}
-		ev = noise.Last()
+	u, ev, err := s.number(ctx, noise)
+	if err != nil {
+		return Draw{}, err
 	}
 	d, err := s.Choose(u)
 	if err != nil {
 		return Draw{}, err
 	}
-	s.Accept(d.Token, ev)
-	if p, ok := noise.(Pipelined); ok {
-		p.Accepted(s.step-1, d.Token)
-	}
+	s.take(d.Token, ev, noise)
 	return d, nil
+}
+
+// number draws the number of the step, where it needs one that isn't held already.
+func (s *Stream) number(ctx context.Context, noise Noise) (u float64, ev *Evidence, err error) {
+	switch {
+	case !s.NeedsU():
+		return 0, nil, nil
+	case s.held.ok:
+		return s.held.u, s.held.ev, nil
+	}
+	if u, err = noise.One(ctx, s.step); err != nil {
+		return 0, nil, fmt.Errorf("draw number of token %d: %w", s.step, err)
+	}
+	return u, noise.Last(), nil
+}
+
+// take accepts a token and tells noise.
+func (s *Stream) take(token int32, ev *Evidence, noise Noise) {
+	s.Accept(token, ev)
+	if p, ok := noise.(Pipelined); ok {
+		p.Accepted(s.step-1, token)
+	}
 }

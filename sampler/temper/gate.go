@@ -49,7 +49,7 @@ type gate struct {
 	name                  string
 	threshold, most, fade float64
 
-	boost float64
+	boost, marked float64
 }
 
 // innerKind is the strategy to be wrapped. A name that is unknown, or the gate's own, means fixed.

@@ -22,6 +22,12 @@ type hvhDrift struct {
 	tBase, alphaH, alphaVH, gammaDH, deltaDVH, lambda float64
 	minPBase, kappaH, nuDH                            float64
 
+	means        // of the answer so far,
+	marked means // and at the latest Mark
+}
+
+// means are the running ones.
+type means struct {
 	begun         bool
 	meanH, meanVH float64
 }

@@ -28,6 +28,8 @@ type ring struct {
 	ids  []int32  // remembered tokens; once size is reached, next is the oldest
 	next int      //
 	seen []uint64 // one bit per token, all 0 between tokens
+
+	marked ringMark
 }
 
 func newRing(v param.Values, nVocab int) (Strategy, error) {
