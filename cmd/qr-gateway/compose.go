@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 
+	"qr-gateway/backends/supply"
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/dispatch"
@@ -68,10 +69,14 @@ func (s *stack) open(ctx context.Context) (parts []part, err error) {
 		if s.lent, err = sources.Open(ctx, sourcesConfig(s.cfg), sources.Deps{Log: s.log}); err != nil {
 			return nil, err
 		}
-		if s.models, err = newModels(s.cfg, backendDeps{log: s.log, entropy: s.lent.Socket()}); err != nil {
+		lent, err := borrow(s.lent.Socket(), s.log)
+		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{"entropy", s.lent.Run}, part{"engines", s.models.run})
+		if s.models, err = newModels(s.cfg, backendDeps{log: s.log, entropy: s.lent.Socket(), numbers: supply.New(lent)}); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"entropy", s.lent.Run}, part{"numbers", lent.Run}, part{"engines", s.models.run})
 	}
 	if s.cluster, err = newCluster(ctx, s.cfg, s.role, s.models, s.log); err != nil {
 		return nil, err

@@ -11,9 +11,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"qr-gateway/backends"
+	"qr-gateway/backends/account"
 	"qr-gateway/backends/fake"
 	"qr-gateway/backends/llama"
 	"qr-gateway/backends/openai"
+	"qr-gateway/backends/peek"
+	"qr-gateway/entropy/hub"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
@@ -93,7 +96,8 @@ func (all restarts) Restarts() uint64 {
 // backendDeps is what backends work with.
 type backendDeps struct {
 	log     *slog.Logger
-	entropy string // path of the socket on which the entropy sources are lent
+	entropy string           // path of the socket on which the entropy sources are lent
+	numbers account.Supplier // the same sources, for what chooses tokens in this process
 }
 
 // makeBackend makes the backend of a model. Nothing is started.
@@ -105,6 +109,7 @@ func backendKinds() map[string]makeBackend {
 		config.BackendFake:   newFake,
 		config.BackendLlama:  newLlama,
 		config.BackendOpenAI: newOpenAI,
+		config.BackendPeek:   newPeek,
 	}
 }
 
@@ -140,6 +145,17 @@ func newFake(m config.Model, _ config.Config, _ backendDeps) (backends.Backend, 
 
 func newOpenAI(m config.Model, _ config.Config, d backendDeps) (backends.Backend, error) {
 	return openai.New(m.Upstream(), openai.Deps{Log: d.log})
+}
+
+func newPeek(m config.Model, _ config.Config, d backendDeps) (backends.Backend, error) {
+	return peek.New(m.Peeking(), peek.Deps{Entropy: d.numbers, Log: d.log})
+}
+
+// borrow makes the client by which this process itself draws from the entropy sources that it lends.
+func borrow(socket string, log *slog.Logger) (*hub.Client, error) {
+	cfg := hub.DefaultClientConfig()
+	cfg.Socket = socket
+	return hub.NewClient(cfg, log)
 }
 
 func llamaConfig(m config.Model, cfg config.Config) llama.Config {

@@ -32,6 +32,7 @@ type Config struct {
 	Redis     Redis     `mapstructure:"redis"`
 	Link      Link      `mapstructure:"link"`
 	Worker    Worker    `mapstructure:"worker"`
+	Sidecar   Sidecar   `mapstructure:"sidecar"`
 
 	Entropy    Entropy        `mapstructure:"entropy"`
 	Presets    Presets        `mapstructure:"presets"`
@@ -119,6 +120,8 @@ type Engine struct {
 const (
 	BackendLlama  = "llama"
 	BackendOpenAI = "openai"
+	BackendVLLM   = "vllm"
+	BackendPeek   = "peek"
 	BackendFake   = "fake"
 )
 
@@ -154,6 +157,8 @@ type Model struct {
 	Headers       map[string]string `mapstructure:"headers"`        // sent with every request
 	Timeouts      Timeouts          `mapstructure:"timeouts"`
 	QR            string            `mapstructure:"qr"` // refuse or pass: what becomes of qr_ parameters
+	VLLM          VLLM              `mapstructure:"vllm"`
+	Peek          Peek              `mapstructure:"peek"`
 
 	// Load fills in what follows.
 	Members []Member          `mapstructure:"-"` // the replicas, each as a model of its own
@@ -175,9 +180,10 @@ func Default() Config {
 		},
 		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain, MaxTokens: 512}, OpenWebUI: OpenWebUI{ModelInfo: true},
 		Redis: Redis{Name: "qr-gateway"}, Worker: Worker{Gateways: []string{}, Patience: 6 * time.Second},
+		Sidecar: defaultSidecar(),
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},
-		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendOpenAI, BackendFake},
+		Process: sampler.ProcessDefaults(), Backends: []string{BackendLlama, BackendVLLM, BackendOpenAI, BackendPeek, BackendFake},
 	}
 }
 
@@ -186,6 +192,6 @@ func DefaultModel(id string) Model {
 	return Model{
 		ID: id, Backend: BackendLlama, Workers: 4, Group: 8, Chunk: 256, GPULayers: -1, KVType: "f16", Prompts: []string{},
 		Aliases: []string{}, Route: defaultRoute(), Params: sampler.Defaults(),
-		Headers: map[string]string{}, Timeouts: defaultTimeouts(), QR: QRRefuse,
+		Headers: map[string]string{}, Timeouts: defaultTimeouts(), QR: QRRefuse, VLLM: defaultVLLM(), Peek: defaultPeek(),
 	}
 }

@@ -158,6 +158,10 @@ func hook(from, to reflect.Type, data any) (any, error) {
 			return overDefaults(defaultRoute().Breaker, m), nil
 		case reflect.TypeFor[Timeouts]():
 			return overDefaults(defaultTimeouts(), m), nil
+		case reflect.TypeFor[VLLM]():
+			return overDefaults(defaultVLLM(), m), nil
+		case reflect.TypeFor[Peek]():
+			return overDefaults(defaultPeek(), m), nil
 		}
 	}
 	return data, sameKind(from, to, data)

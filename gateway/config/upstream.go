@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"reflect"
+	"strings"
 	"time"
 
 	"qr-gateway/backends/openai"
@@ -25,7 +27,7 @@ func defaultTimeouts() Timeouts { return Timeouts(openai.DefaultConfig().Timeout
 
 // mostWorkers bounds the requests that run at once: a server elsewhere has its own bounds.
 func (m Model) mostWorkers() int {
-	if m.Backend == BackendOpenAI {
+	if m.passesOn() {
 		return 4096
 	}
 	return 64
@@ -40,19 +42,37 @@ func (m Model) Upstream() openai.Config {
 	return c
 }
 
-// checkUpstream checks what belongs to a server that requests are passed on to.
+// passesOn says that another server has the model.
+func (m Model) passesOn() bool {
+	return m.Backend == BackendOpenAI || m.Backend == BackendVLLM || m.Backend == BackendPeek
+}
+
+// checkUpstream checks what belongs to a server that has the model.
 func (m Model) checkUpstream(c *checks) {
 	c.oneOf("qr", m.QR, QRRefuse, QRPass)
-	if m.Backend != BackendOpenAI {
-		if m.URL != "" {
-			c.fail("url", "is for a model with backend: %s; this one has %s", BackendOpenAI, m.Backend)
-		}
-		return
+	if !m.passesOn() && m.URL != "" {
+		c.fail("url", "is for a model with backend: %s, %s or %s; this one has %s", BackendOpenAI, BackendVLLM, BackendPeek, m.Backend)
 	}
-	for _, err := range parts(m.Upstream().Validate()) {
-		var own *openai.FieldError
-		if errors.As(err, &own) && own.Field != "id" { // which has a check of its own
-			c.fail(own.Field, "%s", own.Message)
+	switch m.Backend {
+	case BackendOpenAI:
+		c.upstream("", m.Upstream().Validate())
+	case BackendPeek:
+		c.upstream("peek.", m.Peeking().Validate())
+	}
+}
+
+// upstream takes in what a backend says of its configuration. Fields that are not of every server are below a key of their own.
+func (c *checks) upstream(own string, err error) {
+	common := keysOf(reflect.TypeFor[Model]())
+	for _, err := range parts(err) {
+		var e *openai.FieldError
+		if !errors.As(err, &e) || e.Field == "id" { // which has a check of its own
+			continue
 		}
+		field := e.Field
+		if name, _, _ := strings.Cut(field, "."); common[name] == nil && name != "health" {
+			field = own + field
+		}
+		c.fail(field, "%s", e.Message)
 	}
 }

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"time"
+
+	"qr-gateway/backends/peek"
+)
+
+// VLLM is what belongs to a model on a vLLM with our plugin.
+type VLLM struct {
+	Sidecar    string        `mapstructure:"sidecar"`     // address of a sidecar of its own, HOST:PORT or unix:///PATH; empty: the one in this process
+	Fail       string        `mapstructure:"fail"`        // stop or native: what becomes of a token when the sidecar is away or late
+	Mismatch   string        `mapstructure:"mismatch"`    // error or count: what becomes of an answer with a token that isn't the sampler's
+	Probe      bool          `mapstructure:"probe"`       // ask each server for one token to see that its plugin is there
+	ChoiceWait time.Duration `mapstructure:"choice_wait"` // for the sampler's account of a token that is there
+}
+
+// Peek is what belongs to a model that is looked ahead on over its server's API.
+type Peek struct {
+	Logprobs   int      `mapstructure:"logprobs"`   // tokens of a row that the server tells of: its --max-logprobs
+	Vocabulary int      `mapstructure:"vocabulary"` // more than any token id of the model
+	EndTokens  []string `mapstructure:"end_tokens"` // texts of tokens that end an answer
+}
+
+func defaultVLLM() VLLM {
+	return VLLM{Fail: "stop", Mismatch: "error", Probe: true, ChoiceWait: time.Second}
+}
+
+func defaultPeek() Peek {
+	c := peek.DefaultConfig()
+	return Peek{Logprobs: c.Logprobs, Vocabulary: c.Vocabulary, EndTokens: c.EndTokens}
+}
+
+// Peeking is the model as the peek backend takes it.
+func (m Model) Peeking() peek.Config {
+	c := peek.DefaultConfig()
+	c.Upstream, c.Group = m.Upstream(), m.Group
+	c.Logprobs, c.Vocabulary, c.EndTokens = m.Peek.Logprobs, m.Peek.Vocabulary, m.Peek.EndTokens
+	return c
+}
