@@ -3,6 +3,7 @@
 package choice
 
 import (
+	"context"
 	"fmt"
 
 	"qr-gateway/backends"
@@ -64,4 +65,12 @@ type Engine struct {
 	MaxModelLen int // tokens
 	DPRank      int
 	Live        int // requests that are its own now
+}
+
+// Trail is what is chosen for one answer, on its way to whoever follows it. It belongs to one goroutine.
+type Trail interface {
+	// Next waits for the next choice. The error is io.EOF once the answer has finished and all is read, or ctx's.
+	Next(ctx context.Context) (Choice, error)
+	// Finish says that the request has ended and returns the account of it: the sidecar forgets the answer, and refuses its rid from now on.
+	Finish(ctx context.Context) (*backends.DecodeStats, error)
 }
