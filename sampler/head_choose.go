@@ -43,6 +43,9 @@ func (r *headScratch) weighRest(h *Head, c Cut, largest float64) bool {
 	}
 	r.covered = min(1, mass/math.Exp(float64(h.LSE)-float64(h.Max)))
 	m := rest.at(b)
+	if !(m.lo <= m.hi) { // no row has such an entropy
+		return false
+	}
 	scale := math.Exp((float64(h.Max) - largest) * b)
 	r.most = math.Exp((float64(r.ceil) - largest) * b)
 	r.tail = span{scale * max(0, m.lo-r.loss), min(scale*(m.hi+r.gain), float64(r.rest)*r.most)}
