@@ -1,8 +1,9 @@
-"""Turns a GGUF file into what vLLM serves: a folder of float32 weights, and a tiny model's folder without any.
+"""Turns a GGUF file into what vLLM serves: a folder of float32 weights, and one of a tiny model with the same tokenizer.
 
 usage: vllm-model.py MODEL.gguf FOLDER TINY-FOLDER
 
-The tiny one has the same tokenizer and two small layers; vLLM makes up its weights (--load-format dummy).
+The tiny one has two small layers with random weights, so made that its next token is one of some hundred and depends on all
+that went before.
 """
 
 import json
@@ -23,7 +24,11 @@ TINY = {
     "num_attention_heads": 2,
     "num_key_value_heads": 2,
     "head_dim": 64,
+    "tie_word_embeddings": False,
 }
+SEED = 7
+# Standard deviation of its logits: a row of 49,152 normal ones then has an entropy of 10.8 - 3.5**2 / 2 nats.
+SPREAD = 3.5
 
 
 def weights(model):
@@ -34,6 +39,19 @@ def weights(model):
     return found
 
 
+def randomize(model):
+    """Gives the same random weights to every run, each layer's output the size of its input."""
+    torch.manual_seed(SEED)
+    for name, w in model.named_parameters():
+        size = w.shape[-1] ** -0.5
+        if w.dim() == 1:
+            torch.nn.init.ones_(w)
+        elif "embed_tokens" in name:
+            torch.nn.init.normal_(w)
+        else:
+            torch.nn.init.normal_(w, std=SPREAD * size if "lm_head" in name else size)
+
+
 def settings(model):
     config = model.config.to_dict()
     for key in ("quantization_config", "_name_or_path"):
@@ -41,9 +59,10 @@ def settings(model):
     return {**config, "architectures": [type(model).__name__], "dtype": "float32"}
 
 
-def save(folder, tokenizer, config):
+def save(folder, tokenizer, model, config):
     folder.mkdir(parents=True)
     tokenizer.save_pretrained(folder)
+    save_file(weights(model), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=1, default=str) + "\n")
 
 
@@ -53,9 +72,10 @@ def main():
     tokenizer = AutoTokenizer.from_pretrained(**source)
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     config = settings(model)
-    save(folder, tokenizer, config)
-    save_file(weights(model), folder / "model.safetensors", metadata={"format": "pt"})
-    save(tiny, tokenizer, {**config, **TINY})
+    save(folder, tokenizer, model, config)
+    small = AutoModelForCausalLM.from_config(type(model.config)(**{**config, **TINY}))
+    randomize(small)
+    save(tiny, tokenizer, small, {**config, **TINY})
 
 
 if __name__ == "__main__":
