@@ -255,3 +255,29 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a server sends, the answer is text or an error about the server.
+func FuzzAnswers(f *testing.F) {
+	for _, body := range []string{
+		`{"choices":[{"index":0,"logprobs":{"top_logprobs":[{"token_id:1":-0.1,"token_id:17":-3}]}}]}`, `{"choices":null}`, `[]`, `{"tokens":[1,2]}`, `{"prompt":"\ud83d"}`,
+		`{"choices":[{"index":0,"logprobs":{"top_logprobs":[{"token_id:-1":null}]}}],"usage":{"prompt_tokens_details":{"cached_tokens":-5}}}`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		u := newUpstream(t)
+		b := start(t, config(u))
+		u.spoiled(func(w http.ResponseWriter, path string) bool {
+			if path == "/v1/models" {
+				return false
+			}
+			fmt.Fprint(w, body)
+			return true
+		})
+		got := generate(t.Context(), b, tokens("r", ahead(0.3, sampler.ChoiceSample), 3))
+		var e *backends.Error
+		if got.err != nil && !errors.As(got.err, &e) {
+			t.Errorf("%q: %v", body, got.err)
+		}
+	})
+}
