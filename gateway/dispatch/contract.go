@@ -2,7 +2,7 @@
 // where it stands in the queue, receives the frames that a node sends and hands them on in order.
 //
 // A [Dispatcher] owns the table of live jobs. The goroutine that calls [Dispatcher.Do] owns its job: it alone calls the
-// sink, and it cancels the job in the queue when its context ends. Nodes call [Dispatcher.Deliver] from goroutines of their
+// sink, and it cancels the job in the queue when its context ends. Who repeats a job reads the log of the first one in its stead. Nodes call [Dispatcher.Deliver] from goroutines of their
 // own; each blocks on its own job only, so one slow client holds up nobody else.
 package dispatch
 
@@ -21,8 +21,11 @@ type Job struct {
 	Weight   float64 // of the key; 0 is 1
 	Prepared *backends.Prepared
 	Resumes  bool // another worker of the model can take the answer up
-	// Repeat is what a caller gives each attempt at one request: of those with the same Key only the first is run. Empty is none.
+	// Repeat is what a caller gives each attempt at one request: of those with the same Key only the first is run, and the others get its
+	// answer. Empty is none.
 	Repeat string
+	// Digest tells requests with the same Repeat apart: letters and digits. Empty: whatever repeats is taken for the same.
+	Digest string
 }
 
 // Sink receives what happens to a job. Its methods are called from the goroutine that called Do, one at a time.

@@ -30,10 +30,14 @@ type Config struct {
 	Patience time.Duration
 	// Resume is how often an answer that has begun may be taken up by another worker, when its own is lost; 0 is never.
 	Resume int
+	Join   bool // who repeats a request gets the answer of the first, which [Deps.Log] keeps; else a *RepeatError
+	Carry  bool // nodes on other machines send frames through [Deps.Log]
 }
 
 // DefaultConfig lets a worker run a few tokens ahead, and an answer lose two workers.
-func DefaultConfig() Config { return Config{Buffer: 16, Patience: 15 * time.Second, Resume: 2} }
+func DefaultConfig() Config {
+	return Config{Buffer: 16, Patience: 15 * time.Second, Resume: 2, Join: true}
+}
 
 // Validate reports a value out of range.
 func (c Config) Validate() error {
@@ -54,10 +58,24 @@ type Waits interface {
 	Waited(model string, d time.Duration)
 }
 
+// Phases of a request that is tried again, as [Retries] is told of them.
+const (
+	RetryEarly   = "before_first_text" // another run began, unseen by the client
+	RetryResumed = "continued"         // another worker took the answer up
+	RetryAgain   = "resubmitted"       // the queue had forgotten it
+	RetryJoined  = "joined"            // a client sent it again, and got the answer of the first
+)
+
+// Retries is an optional power of [Waits]: to be told of each try after the first. It must not block.
+type Retries interface {
+	Retried(model, phase string)
+}
+
 // Deps is what a dispatcher works with.
 type Deps struct {
 	Queue queue.Submitter
-	Waits Waits // optional
+	Log   Reader // optional; without it nobody gets the answer of a request sent before
+	Waits Waits  // optional
 }
 
 // Dispatcher implements the gateway's dispatcher and the node's frame sink.
@@ -95,32 +113,53 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check dispatcher: %w", err)
 	}
+	if cfg.Carry && deps.Log == nil {
+		return nil, errors.New("check dispatcher: frames are to come through the log, and there is none")
+	}
 	return &Dispatcher{cfg: cfg, deps: deps, live: map[string]*inbox{}}, nil
 }
 
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
 // wherever it is. An answer whose worker is lost after its first text is taken up by another one, where the model can
-// ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. Errors: *queue.FullError, *RepeatError,
-// *backends.Error, the sink's, or ctx's.
+// ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. A job that repeats another ([Job.Repeat]) gets the answer
+// of the first from its beginning, and when it ends the first goes on. Errors: *queue.FullError, *RepeatError, *backends.Error, the
+// sink's, or ctx's.
 func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Result, error) {
-	f := &follower{job: job, sink: sink, submitted: time.Now(), waits: d.deps.Waits, position: -1}
+	job.ID = job.named()
+	f := &follower{job: job, sink: sink, submitted: time.Now(), waits: d.deps.Waits, retried: d.retried, position: -1}
+	f.resumes.keep = d.logs(job)
 	for {
 		result, err := d.part(ctx, f)
+		if again, ok := errors.AsType[*RepeatError](err); ok {
+			return d.join(ctx, f, again)
+		}
 		switch {
 		case err == nil:
 			f.resumes.tell(result)
 			return result, nil
 		case ctx.Err() != nil || !f.goesOn(err, d.cfg.Resume):
-			return nil, errors.Join(err, d.cancel(ctx, f.job.ID, err))
+			return nil, errors.Join(err, d.abandon(ctx, f, err))
 		}
+		d.retried(job.Model, RetryResumed)
 		f.resume(job)
+	}
+}
+
+// logs says whether the answer of a job is kept for those who repeat it.
+func (d *Dispatcher) logs(job Job) bool { return job.Repeat != "" && d.cfg.Join && d.deps.Log != nil }
+
+// retried counts a try after the first.
+func (d *Dispatcher) retried(model, phase string) {
+	if r, ok := d.deps.Waits.(Retries); ok {
+		r.Retried(model, phase)
 	}
 }
 
 // part queues what is to be done of a job and follows it.
 func (d *Dispatcher) part(ctx context.Context, f *follower) (*backends.Result, error) {
 	job := f.job
-	payload, err := Pack(job.Prepared)
+	work := Work{Prepared: job.Prepared, Log: f.resumes.keep, Said: f.resumes.said()}
+	payload, err := work.Pack()
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
 	}
@@ -129,7 +168,7 @@ func (d *Dispatcher) part(ctx context.Context, f *follower) (*backends.Result, e
 		return nil, err
 	}
 	defer d.leave(job.ID, in)
-	w := &watch{queue: d.deps.Queue, patience: d.cfg.Patience, job: queue.Job{
+	w := &watch{queue: d.deps.Queue, hub: d, patience: d.cfg.Patience, job: queue.Job{
 		ID: job.ID, Key: job.Key, Owner: d.cfg.Owner, Model: job.Model, Class: job.class(), Weight: job.Weight, Cost: job.Prepared.Cost(),
 		Payload: payload, Prefixes: Prefixes(job.Model, job.Prepared.Tokens), IdempotencyKey: job.Repeat,
 	}}
@@ -169,6 +208,8 @@ func (d *Dispatcher) leave(id string, in *inbox) {
 // follow reads what comes until the job has ended.
 func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox, w *watch) (*backends.Result, error) {
 	watching, stop := context.WithCancel(ctx)
+	c := d.carry(watching, f.job.ID)
+	defer c.end()
 	defer stop()
 	defer w.stop()
 	err := w.begin(watching, f)
@@ -177,11 +218,16 @@ func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox, w *watc
 		case frame := <-in.frames:
 			err = f.frame(frame)
 		case s, open := <-w.states:
-			if !open {
+			switch {
+			case !open:
 				err = w.begin(watching, f)
-				continue
+			case s.State.Terminal() && c.hold(s):
+				w.states = nil
+			default:
+				err = f.status(s, in.frames)
 			}
-			err = f.status(s, in.frames)
+		case <-c.whole():
+			err = f.status(c.release(), in.frames)
 		case <-w.again():
 			err = w.begin(watching, f)
 		case <-ctx.Done():
@@ -193,6 +239,14 @@ func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox, w *watc
 
 // cancelTime bounds the cancelling of a job whose client has left.
 const cancelTime = 5 * time.Second
+
+// abandon cancels a job, unless its run has said that it has failed: then it settles the job itself.
+func (d *Dispatcher) abandon(ctx context.Context, f *follower, why error) error {
+	if f.told {
+		return nil
+	}
+	return d.cancel(ctx, f.job.ID, why)
+}
 
 // cancel makes sure that nobody goes on working for a client that is gone. It does nothing to a job that has ended.
 func (d *Dispatcher) cancel(ctx context.Context, id string, why error) error {

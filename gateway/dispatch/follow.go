@@ -12,12 +12,14 @@ type follower struct {
 	job       Job
 	sink      Sink
 	waits     Waits
+	retried   func(model, phase string)
 	submitted time.Time
 	claimed   bool // a node has had it
 
 	position int       // as last told to the sink
 	epoch    int64     // frames of older ones are dropped
 	seq      int64     // of the last frame taken in this epoch
+	told     bool      // by the run itself that it has failed: it ends
 	content  bool      // the client has text of this job
 	last     time.Time // when a frame was taken last
 	resumes  resumes
@@ -45,6 +47,7 @@ func (f *follower) frame(in Frame) error {
 	f.leased()
 	switch {
 	case in.Err != nil:
+		f.told = true
 		return in.Err
 	case in.Result != nil:
 		f.result = in.Result
@@ -67,6 +70,9 @@ func (f *follower) advance(epoch int64) error {
 	}
 	if f.content {
 		return lost("the job was started again after its answer had begun")
+	}
+	if f.epoch%round > 0 && f.epoch/round == epoch/round && f.retried != nil {
+		f.retried(f.job.Model, RetryEarly)
 	}
 	f.epoch, f.seq = epoch, 0
 	return nil

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"qr-gateway/backends"
@@ -13,7 +12,9 @@ type resumes struct {
 	tokens           []int32 // that made the text
 	content, thought int     // bytes of text
 	opaque           bool    // part of the text was not made of tokens that are known
-	at               []int   // tokens that the client had, each time
+	keep             bool    // the text itself is kept, for the log of whoever takes the answer up
+	text, thoughts   []byte
+	at               []int // tokens that the client had, each time
 
 	// Bytes that the worker at hand will send although the client has them: see [backends.Started].
 	repeat, rethought int
@@ -31,8 +32,19 @@ func (r *resumes) take(e backends.Event) (backends.Event, error) {
 	e.Reasoning, r.rethought = skip(e.Reasoning, r.rethought)
 	r.tokens = append(r.tokens, e.Tokens...)
 	r.content, r.thought = r.content+len(e.Content), r.thought+len(e.Reasoning)
+	if r.keep {
+		r.text, r.thoughts = append(r.text, e.Content...), append(r.thoughts, e.Reasoning...)
+	}
 	r.opaque = r.opaque || e.Raw != nil || (e.Content != "" || e.Reasoning != "") && len(r.tokens) == 0
 	return e, nil
+}
+
+// said is what the client has of an answer that is taken up, or nil.
+func (r *resumes) said() *Said {
+	if !r.keep || len(r.at) == 0 {
+		return nil
+	}
+	return &Said{Content: string(r.text), Reasoning: string(r.thoughts), Tokens: r.tokens}
 }
 
 // begun says that the client has part of the answer, all of it made of tokens that are known.
@@ -66,7 +78,7 @@ func (f *follower) resume(whole Job) {
 	r.at = append(r.at, len(r.tokens))
 	p := *whole.Prepared
 	p.Delivered = slices.Clone(r.tokens)
-	f.job.ID, f.job.Prepared = fmt.Sprintf("%s~%d", whole.ID, len(r.at)), &p
+	f.job.ID, f.job.Prepared = successor(whole.ID, len(r.at)), &p
 	f.job.Repeat = "" // or it would repeat its own first part
-	f.epoch, f.seq, f.position, f.content = 0, 0, -1, false
+	f.epoch, f.seq, f.position, f.content, f.told = 0, 0, -1, false, false
 }

@@ -12,6 +12,7 @@ import (
 // submitted again. It belongs to the goroutine that called Do.
 type watch struct {
 	queue    queue.Submitter
+	hub      *Dispatcher
 	job      queue.Job
 	patience time.Duration
 
@@ -62,7 +63,7 @@ func (w *watch) begin(ctx context.Context, f *follower) error {
 		w.stop()
 		w.timer = nil
 		return w.first(f)
-	case errors.Is(err, queue.ErrClosed), errors.As(err, new(*RepeatError)):
+	case errors.Is(err, queue.ErrClosed), errors.As(err, new(*RepeatError)): // the latter: somebody else was first, after the queue forgot it
 		w.stop()
 		w.timer = nil
 		return queueError(err)
@@ -114,6 +115,7 @@ func (w *watch) forgotten(ctx context.Context, f *follower) (<-chan queue.Status
 	if _, err := w.submit(ctx); err != nil {
 		return nil, err
 	}
+	w.hub.retried(w.job.Model, RetryAgain)
 	return w.queue.Watch(ctx, w.job.ID)
 }
 

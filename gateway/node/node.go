@@ -2,7 +2,7 @@
 // alive and sends what the backend emits to the gateway that waits for it.
 //
 // A [Node] has one goroutine per model that claims, as long as a worker is free (the last free one is for chats), and for each job one that runs it and one
-// that sends its heartbeats, so a slow decode or a slow client never costs the lease. [Node.Run] waits for all of them.
+// that sends its heartbeats, so a slow decode or a slow client never costs the lease. A third one writes the log of a job that has one. [Node.Run] waits for all of them.
 // When its context ends it stops claiming, gives the running jobs some grace, then cancels them: what the client has not
 // seen anything of goes back to the queue.
 package node
@@ -26,11 +26,12 @@ type Config struct {
 	Heartbeat time.Duration // between heartbeats; at most half the queue's lease
 	Grace     time.Duration // for running jobs when the node drains
 	Pause     time.Duration // before claiming again, after a backend or the queue was not there
+	Batch     time.Duration // between what is written into the log of a job
 }
 
 // DefaultConfig fits the default queue.
 func DefaultConfig() Config {
-	return Config{Name: "embedded", Heartbeat: 2 * time.Second, Grace: 30 * time.Second, Pause: 250 * time.Millisecond}
+	return Config{Name: "embedded", Heartbeat: 2 * time.Second, Grace: 30 * time.Second, Pause: 250 * time.Millisecond, Batch: 100 * time.Millisecond}
 }
 
 // Validate reports every field that is out of range.
@@ -41,6 +42,9 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat <= 0 || c.Pause <= 0 {
 		errs = append(errs, fmt.Errorf("heartbeat is %s and pause %s; both must be above 0", c.Heartbeat, c.Pause))
+	}
+	if c.Batch < 0 {
+		errs = append(errs, fmt.Errorf("log batches are %s apart; it can't be negative", c.Batch))
 	}
 	if c.Grace < 0 {
 		errs = append(errs, fmt.Errorf("grace is %s; it can't be negative", c.Grace))
@@ -72,7 +76,9 @@ type FrameSink interface {
 // Deps is what a node works with.
 type Deps struct {
 	Queue  queue.Claimer
-	Frames func(owner string) FrameSink // to the gateway that owns a job, as the job says
+	Frames func(owner string) FrameSink // to the gateway that owns a job, as the job says; nil: the log of the job is the way
+	Logs   Appender                     // of jobs; nil: none is kept
+	Losses LogLosses                    // optional
 	Log    *slog.Logger
 }
 

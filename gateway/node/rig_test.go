@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,8 @@ type rig struct {
 	d      *dispatch.Dispatcher
 	drain  context.CancelFunc // tells the node to stop
 	ended  chan struct{}      // closed when the node has
+	end    func()             // ends all
+	sink   atomic.Pointer[node.FrameSink]
 	calls  sync.WaitGroup
 	models map[string]backends.Backend
 }
@@ -48,41 +51,77 @@ func model(t *testing.T, id string, workers int, hook step) *fake.Model {
 	return m
 }
 
-// bench runs f in a bubble with a node that serves what build makes; build is called in the bubble.
-func bench(t *testing.T, workers int, build func(t *testing.T) []backends.Backend, f func(r *rig)) {
+// parts are what a rig has in the place of the usual.
+type parts struct {
+	logs   func(queue.Log) queue.Log
+	losses node.LogLosses
+	carry  bool // frames go through the log alone
+}
+
+// assemble starts a node that serves what build makes. end ends it.
+func assemble(t *testing.T, workers int, build func(t *testing.T) []backends.Backend, p parts) *rig {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, ended: make(chan struct{}), models: map[string]backends.Backend{}}
-		var err error
-		if r.q, err = memory.New(memory.DefaultConfig()); err != nil {
-			t.Fatal(err)
-		}
-		if r.d, err = dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: r.q}); err != nil {
-			t.Fatal(err)
-		}
-		var models []node.Model
-		for _, b := range build(t) {
-			id := b.Info().Model
-			r.models[id] = b
-			models = append(models, node.Model{ID: id, Backend: b, Workers: workers})
-		}
-		deps := node.Deps{Queue: r.q, Frames: node.Here(r.d), Log: slog.New(slog.DiscardHandler)}
-		n, err := node.New(node.DefaultConfig(), models, deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		queueCtx, stopQueue := context.WithCancel(t.Context())
-		nodeCtx, drain := context.WithCancel(t.Context())
-		r.drain = drain
-		go func() { defer close(r.ended); _ = n.Run(nodeCtx) }()
-		var queueRun sync.WaitGroup
-		queueRun.Go(func() { _ = r.q.Run(queueCtx) })
-		f(r)
+	r := &rig{T: t, ended: make(chan struct{}), models: map[string]backends.Backend{}}
+	var err error
+	if r.q, err = memory.New(memory.DefaultConfig()); err != nil {
+		t.Fatal(err)
+	}
+	c := dispatch.DefaultConfig()
+	c.Carry = p.carry
+	if r.d, err = dispatch.New(c, dispatch.Deps{Queue: r.q, Log: r.q}); err != nil {
+		t.Fatal(err)
+	}
+	r.to(r.d)
+	if p.carry {
+		r.to(nil)
+	}
+	var models []node.Model
+	for _, b := range build(t) {
+		id := b.Info().Model
+		r.models[id] = b
+		models = append(models, node.Model{ID: id, Backend: b, Workers: workers})
+	}
+	deps := node.Deps{
+		Queue: r.q, Logs: r.q, Frames: func(string) node.FrameSink { return *r.sink.Load() }, Losses: p.losses, Log: slog.New(slog.DiscardHandler),
+	}
+	if p.logs != nil {
+		deps.Logs = p.logs(r.q)
+	}
+	n, err := node.New(node.DefaultConfig(), models, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queueCtx, stopQueue := context.WithCancel(t.Context())
+	nodeCtx, drain := context.WithCancel(t.Context())
+	r.drain = drain
+	go func() { defer close(r.ended); _ = n.Run(nodeCtx) }()
+	var queueRun sync.WaitGroup
+	queueRun.Go(func() { _ = r.q.Run(queueCtx) })
+	r.end = func() {
 		r.calls.Wait()
 		drain()
 		<-r.ended
 		stopQueue()
 		queueRun.Wait()
+	}
+	return r
+}
+
+// to has the node send frames somewhere else; to nil, to the logs alone.
+func (r *rig) to(sink node.FrameSink) { r.sink.Store(&sink) }
+
+// bench runs f in a bubble with a node that serves what build makes; build is called in the bubble.
+func bench(t *testing.T, workers int, build func(t *testing.T) []backends.Backend, f func(r *rig)) {
+	t.Helper()
+	benchWith(t, workers, build, parts{}, f)
+}
+
+func benchWith(t *testing.T, workers int, build func(t *testing.T) []backends.Backend, p parts, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := assemble(t, workers, build, p)
+		f(r)
+		r.end()
 	})
 }
 
@@ -100,6 +139,9 @@ type call struct {
 	starts int
 	task   bool          // of the class of tasks
 	whole  bool          // another worker may take it up
+	key    string        // with which the request may be repeated
+	asks   string        // what it asks for, of those with a key; empty is the same for all
+	joined string        // the request that it repeats
 	block  chan struct{} // if not nil, each event waits for it
 	onText func()        // if not nil, called at each text
 	result *backends.Result
@@ -107,6 +149,8 @@ type call struct {
 }
 
 func (c *call) Queued(int, time.Duration) {}
+
+func (c *call) Joined(first string) { c.joined = first }
 
 func (c *call) Event(e backends.Event) error {
 	if c.block != nil {
@@ -141,7 +185,7 @@ func (r *rig) doWith(c *call, modelID string, tokens int) *call {
 	c.done = make(chan struct{})
 	ctx, cancel := context.WithCancel(r.Context())
 	c.cancel = cancel
-	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Task: c.task, Resumes: c.whole, Prepared: r.request(c.id, modelID, tokens)}
+	job := dispatch.Job{ID: c.id, Key: "k", Model: modelID, Task: c.task, Resumes: c.whole, Prepared: r.request(c.id, modelID, tokens), Repeat: c.key, Digest: c.asks}
 	r.calls.Go(func() {
 		defer close(c.done)
 		defer cancel()
@@ -190,8 +234,10 @@ func (r *rig) kind(c *call, want backends.Kind) {
 	}
 }
 
+// state is a job's, once everything has come to rest.
 func (r *rig) state(id string) queue.State {
 	r.Helper()
+	synctest.Wait()
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	states, err := r.q.Watch(ctx, id)

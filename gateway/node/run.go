@@ -13,14 +13,19 @@ import (
 	"qr-gateway/gateway/queue"
 )
 
-// lastWords bounds what a run still has to say when its context is over.
-const lastWords = 5 * time.Second
+// lastWords bounds what a run still has to say when its context is over, lastEntry what its log still has to take.
+const (
+	lastWords = 5 * time.Second
+	lastEntry = 2 * time.Second
+)
 
 // run is one lease being worked on. The goroutine that called Generate owns it; the heartbeat reads sent and taken.
 type run struct {
 	node   *Node
 	lease  queue.Lease
-	frames FrameSink
+	frames FrameSink // nil: nobody but the log takes them
+	log    *scribe
+	kept   bool         // the answer is kept for those who repeat the request
 	seq    int64        // frames sent
 	sent   atomic.Int64 // of them with content
 	taken  atomic.Int64 // tokens so far
@@ -35,6 +40,7 @@ func (n *Node) run(ctx context.Context, m Model, lease queue.Lease) {
 	var beat sync.WaitGroup
 	beat.Go(func() { r.keep(live, stop) })
 	outcome, settle := r.work(live, m)
+	r.close(ctx)
 	stop(nil)
 	beat.Wait()
 	if !settle {
@@ -48,7 +54,11 @@ func (n *Node) run(ctx context.Context, m Model, lease queue.Lease) {
 
 // work runs the job and sends its last frame. It reports how to settle the lease, or that there is nothing to settle.
 func (r *run) work(ctx context.Context, m Model) (queue.Outcome, bool) {
-	p, err := dispatch.Unpack(r.lease.Job.Payload)
+	work, err := dispatch.UnpackWork(r.lease.Job.Payload)
+	p := work.Prepared
+	if err == nil {
+		err = r.open(ctx, work)
+	}
 	if err != nil {
 		return r.failed(ctx, fmt.Errorf("decode job %s: %w", r.lease.Job.ID, err)), true
 	}
@@ -98,7 +108,60 @@ func (r *run) begin(ctx context.Context) error {
 func (r *run) send(ctx context.Context, f dispatch.Frame) error {
 	r.seq++
 	f.Job, f.Epoch, f.Seq = r.lease.Job.ID, r.lease.Epoch, r.seq
-	return r.frames.Deliver(ctx, f)
+	if err := r.log.add(ctx, f); err != nil { // first: what a frame refers to is the gateway's afterwards
+		return err
+	}
+	return r.deliver(ctx, f)
+}
+
+// deliver takes a frame to the gateway. One that is gone ends the run, but for an answer that somebody may come back for.
+func (r *run) deliver(ctx context.Context, f dispatch.Frame) error {
+	var err error
+	if r.frames != nil {
+		err = r.frames.Deliver(ctx, f)
+	}
+	switch {
+	case r.frames != nil && (err == nil || !r.kept || ctx.Err() != nil):
+		return err
+	case r.log.alone():
+		return nil
+	case r.log.broken() != nil: // then nobody has the frame
+		return errors.Join(dispatch.ErrGone, r.log.broken(), err)
+	case r.frames != nil:
+		r.node.deps.Log.InfoContext(ctx, "the gateway of a request is gone; its answer is kept for whoever repeats the request", "job", f.Job, "error", err)
+		r.frames = nil
+	}
+	return nil
+}
+
+// errNoLog is for a job of a gateway that can't be reached.
+var errNoLog = errors.New("its frames are to go through the log of the queue, which this node does not write")
+
+// open begins the log of the job, if it has one.
+func (r *run) open(ctx context.Context, w dispatch.Work) error {
+	only := r.frames == nil
+	switch {
+	case r.node.deps.Logs != nil && (only || w.Log):
+		r.log, r.kept = newScribe(ctx, r.node, r.lease, only), w.Log
+	case only:
+		return errNoLog
+	}
+	if r.log != nil && w.Said != nil {
+		return r.log.say(w.Said)
+	}
+	return nil
+}
+
+// close ends the log. That it isn't whole is a matter of those who read it later.
+func (r *run) close(ctx context.Context) {
+	err := r.log.end(lastEntry)
+	if err == nil || errors.Is(err, queue.ErrFenced) {
+		return
+	}
+	r.node.deps.Log.WarnContext(ctx, "write log of answer", "job", r.lease.Job.ID, "error", err)
+	if r.node.deps.Losses != nil {
+		r.node.deps.Losses.LogLost(r.lease.Job.Model)
+	}
 }
 
 // outcome decides what becomes of the job.
