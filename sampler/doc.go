@@ -27,6 +27,18 @@
 //		model.Accept(draw.Token)
 //	}
 //
+// # Without the whole row
+//
+// Where rows are far away, as on a GPU, a [Head] may stand for one: the largest logits, and sums over all. [Stream.NextHead] gives the token that
+// the whole row would give, or says that the row is needed; the number that was drawn then waits for it:
+//
+//	draw, err := s.NextHead(ctx, head, nil, noise)
+//	if errors.Is(err, sampler.ErrWholeRow) {
+//		draw, err = s.Next(ctx, row, nil, noise)
+//	}
+//
+// [Stream.Void] takes back a step whose row an engine has dropped.
+//
 // # What is exact
 //
 // Probabilities are decided on in float64 and the running sum is divided by its own total, so that every token that is left can be chosen, down

@@ -56,7 +56,10 @@ func TestHeadDecidesMost(t *testing.T) {
 		rows = append(rows, powerRow(power, r))
 		heads = append(heads, headOf(rows[len(rows)-1], 256, r, 1))
 	}
-	const draws = 60
+	draws := 60
+	if raceEnabled {
+		draws = 6
+	}
 	for _, c := range headCases() {
 		p, n := sampler.Defaults(), 0
 		c.set(&p)
@@ -70,7 +73,7 @@ func TestHeadDecidesMost(t *testing.T) {
 		}
 		share := float64(n) / float64(draws*len(rows))
 		t.Logf("%-20s %.3f", c.name, share)
-		if share < c.least {
+		if share < c.least && !raceEnabled { // too few draws to tell
 			t.Errorf("%s: heads decide %.3f of the tokens, want %v", c.name, share, c.least)
 		}
 	}

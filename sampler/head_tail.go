@@ -74,14 +74,22 @@ func (t *tail) at(b float64) span {
 	over := t.moment.middle()/sum - t.x0 // mean of x-x0
 	if t.known && sum > 0 && over > 0 {
 		s.lo = max(s.lo, near*t.tangent(k, over))
-		s.hi = min(s.hi, near*t.chord(k, over, sum))
+		if most, ok := t.chord(k, over, sum); ok {
+			s.hi = min(s.hi, near*most)
+		}
 	}
 	const slack = 1e-6
 	return span{s.lo * (1 - slack), s.hi * (1 + slack)}
 }
 
-// linear bounds the sum of w (a + c (x-x0)).
-func (t *tail) linear(a, c float64) span { return t.sum.by(a - c*t.x0).plus(t.moment.by(c)) }
+// linear bounds the sum of w (a + c (x-x0)). Its terms may cancel, and their last digits are not to be relied on.
+func (t *tail) linear(a, c float64) span {
+	const digits = 1e-13
+	d := a - c*t.x0
+	s := t.sum.by(d).plus(t.moment.by(c))
+	off := digits * ((math.Abs(a)+math.Abs(c)*t.x0)*t.sum.hi + math.Abs(c)*t.moment.hi)
+	return span{s.lo - off, s.hi + off}
+}
 
 // tangent is the sum of w times the tangent of e^(kz) at z, the distance from x0, at least.
 func (t *tail) tangent(k, z float64) float64 {
@@ -94,16 +102,16 @@ func (t *tail) tangent(k, z float64) float64 {
 
 // chord is the sum of w times a + c z + g e^z, which is e^(kz) at 0, touches it at d, and is over it elsewhere; at most. d is where two places, 0
 // and d, have the moments over and n e^-x0/sum of z and e^z.
-func (t *tail) chord(k, over, sum float64) float64 {
+func (t *tail) chord(k, over, sum float64) (most float64, ok bool) {
 	all := t.n * math.Exp(-t.x0)
 	d := secondPlace((all/sum - 1) / over)
 	if !(d > 1e-3 && d < 300) { // near 0 the differences below have no digits
-		return math.Inf(1)
+		return 0, false
 	}
 	ed, ekd := math.Exp(d), math.Exp(k*d)
 	g := (ekd*(1-k*d) - 1) / (ed*(1-d) - 1)
 	c := k*ekd - g*ed
-	return t.linear(1-g, c).hi + g*all
+	return t.linear(1-g, c).hi + g*all*(1+1e-12), true
 }
 
 // secondPlace solves (e^d - 1)/d = ratio.
