@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -18,7 +16,6 @@ import (
 	"time"
 
 	"qr-gateway/gateway/drill"
-	"qr-gateway/gateway/queue/redis"
 )
 
 // exercise is one drill under way.
@@ -27,7 +24,9 @@ type exercise struct {
 	rng    *rand.Rand
 	client *http.Client
 	began  time.Time
-	want   map[string]string // undisturbed answers by model and prompt
+	want   map[question]string // undisturbed answers, by question
+
+	saw seen // by watchLimits, once it has ended
 
 	mu  sync.Mutex // guards what follows
 	run drill.Run
@@ -37,9 +36,9 @@ type exercise struct {
 // runs it at length.
 func TestDrill(t *testing.T) {
 	total, seed := number(t, "QR_DRILL_REQUESTS", 80), number(t, "QR_DRILL_SEED", 5)
-	e := &exercise{rig: newDrillRig(t), rng: rand.New(rand.NewPCG(uint64(seed), 6)), want: map[string]string{}}
+	e := &exercise{rig: newDrillRig(t), rng: rand.New(rand.NewPCG(uint64(seed), 6)), want: map[question]string{}}
 	e.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	e.run.Slack = 3 * e.lease
+	e.run.Slack, e.run.Spare = 3*e.lease, drillSpare
 	e.start(t)
 	e.rehearse(t)
 	span := max(22*time.Second, time.Duration(total)*130*time.Millisecond)
@@ -51,6 +50,7 @@ func TestDrill(t *testing.T) {
 	for _, f := range plan {
 		faults.Go(func() { e.fault(t, f) })
 	}
+	e.flood(t, span, &clients)
 	for i, r := range requests {
 		clients.Go(func() { e.at(t, span*time.Duration(i)/time.Duration(total)); e.ask(t, r) })
 	}
@@ -61,6 +61,7 @@ func TestDrill(t *testing.T) {
 	limits()
 	e.idle(t, 2*e.lease)
 	e.readLogs(t)
+	e.judgeFlood(t)
 	e.judge(t, seed)
 }
 
@@ -91,15 +92,31 @@ func (e *exercise) at(t *testing.T, when time.Duration) {
 	}
 }
 
-// prompts are few, so that the undisturbed answers are soon known.
-func prompts(model string) []string {
-	n, form := 20, "Say word number %d."
-	if model == "smollm2" {
-		n, form = 4, "Tell me a long story about %d boats."
+// question is what is asked, of which the undisturbed answer is known. They are few, so that this takes little time.
+type question struct {
+	model, prompt, decoding string
+}
+
+// decodings of the real model: greedy, and drawn with a seed. A greedy one has a seed too: without it what the cache has of a prompt is taken
+// from there, the rest is computed in other batches, and a near tie may fall otherwise. The same goes for looking ahead where an answer is taken
+// up: the tokens that are there come from batches of one then, and from peeks without the fault.
+var decodings = map[string]map[string]any{
+	"greedy": {"temperature": 0, "seed": 7, "qr_decoder": "plain"},
+	"seeded": {"temperature": 0.8, "seed": 7, "qr_decoder": "plain"},
+}
+
+func questions(model string) []question {
+	var out []question
+	if model == "words" {
+		for i := range 20 {
+			out = append(out, question{model, fmt.Sprintf("Say word number %d.", i+2), "greedy"})
+		}
+		return out
 	}
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprintf(form, i+2)
+	for _, decoding := range slices.Sorted(maps.Keys(decodings)) {
+		for i := range 2 {
+			out = append(out, question{model, fmt.Sprintf("Tell me a long story about %d boats.", i+2), decoding})
+		}
 	}
 	return out
 }
@@ -112,8 +129,10 @@ func tokens(model string) int {
 	return 60
 }
 
-func (e *exercise) request(id, gateway, model, prompt string) drill.Request {
-	return drill.Request{ID: id, Gateway: gateway, Model: model, Prompt: prompt, Seed: 7, Tokens: tokens(model), Stream: true, Want: e.want[model+prompt]}
+func (e *exercise) request(id, gateway string, q question) drill.Request {
+	return drill.Request{
+		ID: id, Gateway: gateway, Model: q.model, Prompt: q.prompt, Params: decodings[q.decoding], Tokens: tokens(q.model), Stream: true, Want: e.want[q],
+	}
 }
 
 // rehearse gets the undisturbed answers.
@@ -122,18 +141,17 @@ func (e *exercise) rehearse(t *testing.T) {
 	e.began = time.Now()
 	var mu sync.Mutex
 	var work sync.WaitGroup
-	for _, model := range []string{"words", "smollm2"} {
-		for i, prompt := range prompts(model) {
-			work.Go(func() {
-				r := e.request(fmt.Sprintf("rehearsal-%s-%d", model, i), "gateway1", model, prompt)
-				a := drill.Ask(t.Context(), e.client, e.urls[r.Gateway], r, e.began, time.Minute)
-				mu.Lock()
-				defer mu.Unlock()
-				if e.want[model+prompt] = a.Text; a.Ending != drill.Whole || a.Text == "" {
-					t.Errorf("undisturbed, %v", drill.Exchange{Request: r, Answer: a})
-				}
-			})
-		}
+	for i, q := range slices.Concat(questions("words"), questions("smollm2")) {
+		work.Go(func() {
+			r := e.request(fmt.Sprintf("rehearsal-%d", i), "gateway1", q)
+			r.Key = r.ID // none has a line of its own that is full
+			a := drill.Ask(t.Context(), e.client, e.urls[r.Gateway], r, e.began, time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			if e.want[q] = a.Text; a.Ending != drill.Whole || a.Text == "" {
+				t.Errorf("undisturbed, %v", drill.Exchange{Request: r, Answer: a})
+			}
+		})
 	}
 	work.Wait()
 	if t.Failed() {
@@ -150,8 +168,8 @@ func (e *exercise) requests(total int) []drill.Request {
 		if e.rng.IntN(10) == 0 {
 			model = "smollm2"
 		}
-		all := prompts(model)
-		r := e.request(fmt.Sprintf("drill-%05d", i), gateways[e.rng.IntN(len(gateways))], model, all[e.rng.IntN(len(all))])
+		all := questions(model)
+		r := e.request(fmt.Sprintf("drill-%05d", i), gateways[e.rng.IntN(len(gateways))], all[e.rng.IntN(len(all))])
 		r.Stream = e.rng.IntN(5) != 0
 		if e.rng.IntN(8) == 0 {
 			r.Leave = time.Duration(e.rng.IntN(1500)+1) * time.Millisecond
@@ -173,10 +191,14 @@ func (e *exercise) fault(t *testing.T, f drill.Fault) {
 
 func (e *exercise) ask(t *testing.T, r drill.Request) drill.Answer {
 	a := drill.Ask(t.Context(), e.client, e.urls[r.Gateway], r, e.began, 45*time.Second)
+	e.note(drill.Exchange{Request: r, Answer: a})
+	return a
+}
+
+func (e *exercise) note(all ...drill.Exchange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.run.Exchanges = append(e.run.Exchanges, drill.Exchange{Request: r, Answer: a})
-	return a
+	e.run.Exchanges = append(e.run.Exchanges, all...)
 }
 
 // recover holds that two leases after the last fault every gateway has answers of every model.
@@ -191,7 +213,7 @@ func (e *exercise) recover(t *testing.T) {
 		for _, model := range []string{"words", "smollm2"} {
 			work.Go(func() {
 				for n := 0; ; n++ {
-					a := e.ask(t, e.request(fmt.Sprintf("probe-%s-%s-%d", gateway, model, n), gateway, model, prompts(model)[0]))
+					a := e.ask(t, e.request(fmt.Sprintf("probe-%s-%s-%d", gateway, model, n), gateway, questions(model)[0]))
 					if a.Ending == drill.Whole && a.Began <= last+2*e.lease {
 						return
 					}
@@ -212,19 +234,20 @@ func (e *exercise) leave(t *testing.T) {
 	t.Helper()
 	e.idle(t, 2*e.lease)
 	var work sync.WaitGroup
-	for i := range 2 * fakeWorkers * fakeSlots {
-		r := e.request(fmt.Sprintf("leaver-%d", i), fmt.Sprintf("gateway%d", i%2+1), "words", longest(e.want, "words"))
-		r.Leave = 400 * time.Millisecond
-		work.Go(func() { e.ask(t, r) })
+	for model, n := range map[string]int{"words": 2 * fakeWorkers * fakeSlots, "smollm2": 2 * llamaWorkers} {
+		for i := range n {
+			r := e.request(fmt.Sprintf("leaver-%s-%d", model, i), fmt.Sprintf("gateway%d", i%2+1), e.longest(model))
+			r.Leave, r.Key = 400*time.Millisecond, r.ID
+			work.Go(func() { e.ask(t, r) })
+		}
 	}
 	work.Wait()
 	e.idle(t, e.lease/4+500*time.Millisecond)
 }
 
-// longest is the prompt with the longest answer.
-func longest(want map[string]string, model string) string {
-	all := prompts(model)
-	return slices.MaxFunc(all, func(a, b string) int { return len(want[model+a]) - len(want[model+b]) })
+// longest is the question with the longest answer.
+func (e *exercise) longest(model string) question {
+	return slices.MaxFunc(questions(model), func(a, b question) int { return len(e.want[a]) - len(e.want[b]) })
 }
 
 // idle holds that after a while no worker runs anything, and nothing waits.
@@ -258,50 +281,6 @@ func (e *exercise) busyWorkers(t *testing.T) (busy string) {
 	return busy
 }
 
-// watchLimits looks all the time whether more waits than may. What it returns ends that, and looks at the end.
-func (e *exercise) watchLimits(t *testing.T) (stop func()) {
-	t.Helper()
-	redis.LogTo(slog.New(slog.DiscardHandler)) // that the server is away is no news
-	c := redis.DefaultConfig()
-	c.URL, c.Name = "redis://"+e.redisAddr+"/0", "drill"
-	q, err := redis.Open(t.Context(), c, redis.Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	work.Go(func() {
-		for ctx.Err() == nil {
-			if s, err := q.Stats(ctx); err == nil { // else the server is away
-				waiting := 0
-				for _, m := range s.Models {
-					waiting += m.Waiting
-				}
-				if waiting > drillJobs {
-					t.Errorf("%d requests wait; %d may", waiting, drillJobs)
-				}
-			}
-			select {
-			case <-time.After(200 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	})
-	return func() {
-		cancel()
-		work.Wait()
-		s, err := q.Stats(t.Context())
-		for model, m := range s.Models {
-			if m.Waiting+m.Running > 0 {
-				t.Errorf("at the end %d requests wait for %s, and %d run", m.Waiting, model, m.Running)
-			}
-		}
-		if err != nil || q.Close() != nil {
-			t.Errorf("look at the queue at the end: %v", err)
-		}
-	}
-}
-
 // readLogs takes the ends of requests out of the gateways' logs, once they have ended.
 func (e *exercise) readLogs(t *testing.T) {
 	t.Helper()
@@ -327,9 +306,15 @@ func (e *exercise) readLogs(t *testing.T) {
 // judge says what was seen, and what must not have been.
 func (e *exercise) judge(t *testing.T, seed int) {
 	t.Helper()
-	endings, told, continued := map[drill.Ending]int{}, map[string]int{}, 0
+	endings, told, continued, whole, all := map[drill.Ending]int{}, map[string]int{}, 0, 0, 0
 	for _, x := range e.run.Exchanges {
 		endings[x.Ending]++
+		if x.Key == "" {
+			all++
+		}
+		if x.Key == "" && x.Ending == drill.Whole {
+			whole++
+		}
 		if x.Code != "" {
 			told[x.Code+": "+x.Message]++
 		}
@@ -339,7 +324,7 @@ func (e *exercise) judge(t *testing.T, seed int) {
 	for _, text := range slices.Sorted(maps.Keys(told)) {
 		t.Logf("%3d times %s", told[text], text)
 	}
-	if endings[drill.Whole] < len(e.run.Exchanges)/3 {
+	if whole < all/3 {
 		t.Error("too few answers are whole for the drill to show anything")
 	}
 	for _, v := range e.run.Check() {

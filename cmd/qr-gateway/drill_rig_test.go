@@ -144,7 +144,9 @@ type rig struct {
 const (
 	fakeWorkers, fakeSlots = 3, 4
 	llamaWorkers           = 2
-	drillJobs              = 30 // that may wait
+	drillJobs, drillKey    = 30, 12 // that may wait, in all and of one caller
+	// So many may be in the line beside them: a request for which a worker waits is always taken, and what one hands back is not turned away.
+	drillSpare = fakeWorkers*fakeSlots + llamaWorkers
 )
 
 func newDrillRig(t *testing.T) *rig {
@@ -191,7 +193,7 @@ link: {listen: "127.0.0.1:0", secret_file: secret}
 worker: {secret_file: secret}
 queue: {lease: %s, heartbeat: %s, jobs: %d, jobs_per_key: %d}
 models:
-%s`, need(t, "QR_TEST_ENGINE"), g.redisAddr, g.lease, g.lease/4, drillJobs, drillJobs, models)
+%s`, need(t, "QR_TEST_ENGINE"), g.redisAddr, g.lease, g.lease/4, drillJobs, drillKey, models)
 }
 
 func write(t *testing.T, file, text string) {
@@ -218,7 +220,7 @@ func freeAddr(t *testing.T) string {
 // line puts a proxy in front of an address.
 func (g *rig) line(t *testing.T, name, to string) string {
 	t.Helper()
-	p, err := drill.NewProxy(to)
+	p, err := drill.NewProxy(freeAddr(t), to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +315,7 @@ func (g *rig) do(ctx context.Context, f *drill.Fault, began time.Time) error {
 
 func (g *rig) begin(ctx context.Context, f drill.Fault) (mend func() error, err error) {
 	if line := g.lines[f.Target]; line != nil {
-		return disturb(line, f.Kind), nil
+		return line.Do(f.Kind)
 	}
 	p := g.all()[f.Target]
 	if p == nil {
@@ -351,21 +353,4 @@ func (g *rig) flush(ctx context.Context) error {
 		err = fmt.Errorf("FLUSHALL: %q", answer[:n])
 	}
 	return err
-}
-
-// disturb does a fault to a line.
-func disturb(line *drill.Proxy, kind drill.Kind) (mend func() error) {
-	on := func() { line.Shut(false) }
-	switch kind {
-	case drill.HoldUp:
-		on = line.Hold(false)
-	case drill.HoldIn:
-		on = line.Hold(true)
-	case drill.Lose:
-		line.Lose(true)
-		on = func() {}
-	default:
-		line.Shut(true)
-	}
-	return func() error { on(); return nil }
 }

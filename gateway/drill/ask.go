@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type chunk struct {
 
 // Ask sends a request to the gateway at url and reads its answer. Nothing may come for patience.
 func Ask(ctx context.Context, client *http.Client, url string, r Request, start time.Time, patience time.Duration) Answer {
-	a := &asked{Answer: Answer{Began: time.Since(start)}}
+	a := &asked{Answer: Answer{Began: time.Since(start), Again: true}} // who reaches nobody tries again
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.silence = time.AfterFunc(patience, func() { cancel(errHung) })
@@ -86,6 +87,7 @@ func (a *asked) ask(ctx context.Context, client *http.Client, url string, r Requ
 	}
 	defer res.Body.Close()
 	a.Status = res.StatusCode
+	a.retry(res.Header)
 	if r.Stream && res.StatusCode == http.StatusOK {
 		return a.stream(res.Body)
 	}
@@ -93,10 +95,11 @@ func (a *asked) ask(ctx context.Context, client *http.Client, url string, r Requ
 }
 
 func request(ctx context.Context, url string, r Request) (*http.Request, error) {
-	body, err := json.Marshal(map[string]any{
-		"model": r.Model, "seed": r.Seed, "max_tokens": r.Tokens, "temperature": 0, "stream": r.Stream, "qr_decoder": "plain",
-		"messages": []any{map[string]any{"role": "user", "content": r.Prompt}},
-	})
+	fields := map[string]any{
+		"model": r.Model, "max_tokens": r.Tokens, "stream": r.Stream, "messages": []any{map[string]any{"role": "user", "content": r.Prompt}},
+	}
+	maps.Copy(fields, r.Params)
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
@@ -106,6 +109,9 @@ func request(ctx context.Context, url string, r Request) (*http.Request, error) 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-Id", r.ID)
+	if r.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Key)
+	}
 	return req, nil
 }
 

@@ -3,8 +3,10 @@ package drill_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +62,7 @@ func TestAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			got := drill.Ask(t.Context(), client, serve(t, c.status, c.text, c.after), c.request, time.Now(), 500*time.Millisecond)
-			got.Began, got.Ended, got.Message = 0, 0, ""
+			got.Began, got.Ended, got.Message, got.Again = 0, 0, "", false
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -74,5 +76,55 @@ func TestAskNobody(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	if got := drill.Ask(t.Context(), client, s.URL, drill.Request{}, time.Now(), time.Second); got.Ending != drill.Refused || got.Status != 0 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestPersist: who is refused comes again when told to, twice at most, and not where the gateway says that it would not help.
+func TestPersist(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals int
+		header   http.Header
+		status   int
+		want     []drill.Ending
+	}{
+		"taken":     {0, nil, 429, []drill.Ending{drill.Whole}},
+		"full":      {1, http.Header{"Retry-After": {"1"}}, 429, []drill.Ending{drill.Refused, drill.Whole}},
+		"always":    {9, http.Header{"Retry-After": {"1"}}, 503, []drill.Ending{drill.Refused, drill.Refused, drill.Refused}},
+		"ran":       {1, http.Header{"X-Should-Retry": {"false"}}, 500, []drill.Ending{drill.Refused}},
+		"bad":       {1, nil, 400, []drill.Ending{drill.Refused}},
+		"no number": {1, nil, 503, []drill.Ending{drill.Refused, drill.Whole}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			var ids, keys []string
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ids, keys = append(ids, r.Header.Get("X-Request-Id")), append(keys, r.Header.Get("Authorization"))
+				if int(tries.Add(1)) > c.refusals {
+					fmt.Fprint(w, whole)
+					return
+				}
+				maps.Copy(w.Header(), c.header)
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, noRoom)
+			}))
+			defer s.Close()
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			began := time.Now()
+			all := drill.Persist(t.Context(), client, s.URL, drill.Request{ID: "a", Key: "k"}, began, never)
+			var got []drill.Ending
+			for _, x := range all {
+				got = append(got, x.Ending)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || len(ids) != len(got) || keys[0] != "Bearer k" {
+				t.Errorf("keys %q, endings (-want +got):\n%s", keys, diff)
+			}
+			if c.header.Get("Retry-After") != "" && time.Since(began) < time.Duration(len(got)-1)*time.Second {
+				t.Errorf("%d tries after %s", len(got), time.Since(began))
+			}
+			if len(ids) > 1 && ids[0] == ids[1] {
+				t.Errorf("two tries have one id: %q", ids)
+			}
+		})
 	}
 }

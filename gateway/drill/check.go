@@ -2,7 +2,10 @@ package drill
 
 import (
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,6 +16,7 @@ type Run struct {
 	Faults    []Fault // as they were done
 	Log       []Logged
 	Slack     time.Duration // how long a fault has effects after its end
+	Spare     int           // requests that the queue may hold beyond its limits
 }
 
 // Violation is a broken promise.
@@ -32,7 +36,7 @@ func (r Run) Check() []Violation {
 	var out []Violation
 	seen := map[string]bool{}
 	for _, e := range r.Exchanges {
-		for _, rule := range slices.Concat(text(e), ends(e), r.cause(e), r.logged(e, lines[e.ID])) {
+		for _, rule := range slices.Concat(text(e), ends(e), r.limits(e), r.cause(e), r.logged(e, lines[e.ID])) {
 			out = append(out, Violation{rule, e})
 		}
 		if seen[e.ID] {
@@ -65,6 +69,29 @@ func ends(e Exchange) []string {
 		return []string{"an answer has two ends"}
 	}
 	return nil
+}
+
+var full = regexp.MustCompile(`queue is full: (\d+) of (\d+) `)
+
+// limits: who is refused for a full queue is told when to come again, and the queue is not fuller than it may be.
+func (r Run) limits(e Exchange) []string {
+	if e.Status != http.StatusTooManyRequests {
+		return nil
+	}
+	var out []string
+	if e.RetryAfter < time.Second || e.RetryAfter > time.Minute {
+		out = append(out, fmt.Sprintf("a full queue says to come again in %s", e.RetryAfter))
+	}
+	m := full.FindStringSubmatch(e.Message)
+	if m == nil {
+		return append(out, "a full queue does not say how full it is")
+	}
+	have, errHave := strconv.Atoi(m[1])
+	most, errMost := strconv.Atoi(m[2])
+	if errHave != nil || errMost != nil || have > most+r.Spare {
+		out = append(out, "more requests wait than may")
+	}
+	return out
 }
 
 // cause: what goes wrong has a fault near it, and a connection breaks only when its gateway dies.

@@ -21,6 +21,12 @@ func line(status int) []drill.Logged {
 	return []drill.Logged{{ID: "a", Gateway: "g", Status: status}}
 }
 
+func refuse(message string, after time.Duration) func(e *drill.Exchange) {
+	return func(e *drill.Exchange) {
+		e.Ending, e.Text, e.Status, e.Message, e.RetryAfter = drill.Refused, "", 429, message, after
+	}
+}
+
 func TestCheck(t *testing.T) {
 	kill := []drill.Fault{{Kind: drill.Kill, Target: "g", At: 11 * time.Second, For: time.Second}}
 	other := []drill.Fault{{Kind: drill.Kill, Target: "h", At: 11 * time.Second, For: time.Second}}
@@ -45,7 +51,11 @@ func TestCheck(t *testing.T) {
 		"failed":             {func(e *drill.Exchange) { e.Ending, e.Text, e.Code = drill.Failed, "one", "engine_lost" }, other, line(503), ""},
 		"failed in peace":    {func(e *drill.Exchange) { e.Ending, e.Text, e.Code = drill.Failed, "one", "engine_lost" }, early, line(503), "without a fault"},
 		"no reason":          {func(e *drill.Exchange) { e.Ending, e.Text, e.Code = drill.Failed, "", "internal_error" }, other, line(500), "without a reason"},
-		"full":               {func(e *drill.Exchange) { e.Ending, e.Text, e.Status = drill.Refused, "", 429 }, nil, line(429), ""},
+		"full":               {refuse("queue is full: 3 of 3 requests are waiting", 2*time.Second), nil, line(429), ""},
+		"no time told":       {refuse("queue is full: 3 of 3 requests are waiting", 0), nil, line(429), "come again in"},
+		"spare":              {refuse("queue is full: 4 of 3 requests are waiting", 2*time.Second), nil, line(429), ""},
+		"too full":           {refuse("queue is full: 5 of 3 requests are waiting", 2*time.Second), nil, line(429), "more requests wait than may"},
+		"full of what":       {refuse("no", 2*time.Second), nil, line(429), "how full"},
 		"refused in peace":   {func(e *drill.Exchange) { e.Ending, e.Text, e.Status = drill.Refused, "", 503 }, early, line(503), "without a fault"},
 		"nobody there":       {func(e *drill.Exchange) { e.Ending, e.Text, e.Status = drill.Refused, "", 0 }, kill, nil, ""},
 		"not logged":         {func(*drill.Exchange) {}, other, nil, "no end of the request"},
@@ -55,7 +65,7 @@ func TestCheck(t *testing.T) {
 		"logged elsewhere":   {func(*drill.Exchange) {}, nil, []drill.Logged{{ID: "a", Gateway: "h", Status: 200}}, "another gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := drill.Run{Exchanges: []drill.Exchange{exchange(c.change)}, Faults: c.faults, Log: c.log, Slack: 4 * time.Second}
+			run := drill.Run{Exchanges: []drill.Exchange{exchange(c.change)}, Faults: c.faults, Log: c.log, Slack: 4 * time.Second, Spare: 1}
 			got := run.Check()
 			switch {
 			case c.want == "" && len(got) > 0:

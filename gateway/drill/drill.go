@@ -1,8 +1,8 @@
 // Package drill decides whether a cluster that faults are done to keeps its word: it plans the faults from a seed ([Plan]), does those of the
-// network ([Proxy]), asks as a client would and notes how each answer ended ([Ask]), and checks what was noted ([Run.Check]). The processes
-// are those of its user.
+// network ([Proxy]), asks as a client would and notes how each answer ended ([Ask], [Persist]), and checks what was noted ([Run.Check]). The
+// processes are those of its user.
 //
-// Plan, Ask and Check keep no state; a Proxy is safe for concurrent use.
+// Plan, Ask, Persist and Check keep no state; a Proxy is safe for concurrent use.
 package drill
 
 import (
@@ -15,12 +15,13 @@ type Request struct {
 	ID      string // unique; the gateway logs it
 	Gateway string // that is asked
 	Model   string
+	Key     string // of the caller; may be empty
 	Prompt  string
-	Seed    int
-	Tokens  int           // at most
-	Stream  bool          // the answer in pieces
-	Leave   time.Duration // the client leaves after it; 0 is never
-	Want    string        // the undisturbed answer
+	Params  map[string]any // how it is decoded
+	Tokens  int            // at most
+	Stream  bool           // the answer in pieces
+	Leave   time.Duration  // the client leaves after it; 0 is never
+	Want    string         // the undisturbed answer
 }
 
 // Ending is how an answer ended.
@@ -40,8 +41,10 @@ const (
 type Answer struct {
 	Began, Ended time.Duration
 	Ending       Ending
-	Status       int    // of HTTP; 0 is no reply
-	Code         string // of the error
+	Status       int           // of HTTP; 0 is no reply
+	RetryAfter   time.Duration // that a refusal tells; 0 is none
+	Again        bool          // a client that tries again would, by the status and what the gateway says of it
+	Code         string        // of the error
 	Message      string
 	Text         string
 	Ends         int // how often an end was told: by a finish reason or an error
@@ -55,8 +58,8 @@ type Exchange struct {
 }
 
 func (e Exchange) String() string {
-	return fmt.Sprintf("%s to %s for %s, stream %t, %.2fs to %.2fs: %s (status %d, code %q, %d ends, taken up %d times: %s)\n got %q\nwant %q",
-		e.ID, e.Gateway, e.Model, e.Stream, e.Began.Seconds(), e.Ended.Seconds(), e.Ending, e.Status, e.Code, e.Ends, e.Continued, e.Message, e.Text, e.Want)
+	return fmt.Sprintf("%s to %s for %s %v, stream %t, %.2fs to %.2fs: %s (status %d, code %q, %d ends, taken up %d times: %s)\n got %q\nwant %q",
+		e.ID, e.Gateway, e.Model, e.Params, e.Stream, e.Began.Seconds(), e.Ended.Seconds(), e.Ending, e.Status, e.Code, e.Ends, e.Continued, e.Message, e.Text, e.Want)
 }
 
 // Logged is what a gateway's log says of a request.

@@ -20,7 +20,12 @@ const (
 	Cut    Kind = "cut"    // connections break, and none is made until the end
 	HoldUp Kind = "hold"   // nothing comes through from the side that dialled until the end
 	HoldIn Kind = "deaf"   // nothing comes back to it until the end
-	Lose   Kind = "lose"   // one way loses everything, on the connections there are
+	HoleUp Kind = "hole"   // what is sent from it is lost until the end, when connections break
+	HoleIn Kind = "mute"   // what is sent to it is
+	LoseUp Kind = "lose"   // what is sent from it is lost, on the connections there are, which stay
+	LoseIn Kind = "miss"   // what is sent to it is
+	Reset  Kind = "reset"  // connections are reset when something comes, until the end
+	Slow   Kind = "slow"   // everything takes 20 to 180 ms longer
 )
 
 // Fault is one fault.
@@ -98,6 +103,11 @@ func (t Targets) menu() []dish {
 		{Cut, t.Lines},
 		{HoldUp, t.Lines},
 		{HoldIn, t.Lines},
-		{Lose, t.Lines},
+		{HoleUp, t.Lines},
+		{HoleIn, t.Lines},
+		{LoseUp, t.Lines},
+		{LoseIn, t.Lines},
+		{Reset, t.Lines},
+		{Slow, t.Lines},
 	}
 }

@@ -40,12 +40,16 @@ func TestPlan(t *testing.T) {
 
 func TestPlanHasEveryKind(t *testing.T) {
 	seen := map[drill.Kind]bool{}
-	for _, f := range drill.Plan(rand.New(rand.NewPCG(1, 1)), targets(), schedule(time.Minute)) {
+	for _, f := range drill.Plan(rand.New(rand.NewPCG(1, 1)), targets(), schedule(2*time.Minute)) {
 		seen[f.Kind] = true
 	}
-	for _, k := range []drill.Kind{drill.Kill, drill.Wipe, drill.Flush, drill.Freeze, drill.Cut, drill.HoldUp, drill.HoldIn, drill.Lose} {
+	all := []drill.Kind{
+		drill.Kill, drill.Wipe, drill.Flush, drill.Freeze, drill.Cut, drill.HoldUp, drill.HoldIn, drill.HoleUp, drill.HoleIn, drill.LoseUp, drill.LoseIn,
+		drill.Reset, drill.Slow,
+	}
+	for _, k := range all {
 		if !seen[k] {
-			t.Errorf("a minute without %s", k)
+			t.Errorf("two minutes without %s", k)
 		}
 	}
 }

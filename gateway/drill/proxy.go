@@ -1,148 +1,87 @@
 package drill
 
 import (
+	"errors"
 	"fmt"
-	"net"
-	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+	"github.com/rs/zerolog"
 )
 
-// Proxy stands on a TCP line, and does to its connections what networks do.
+// Proxy stands on a TCP line, and does to its connections what networks do. It is Toxiproxy, in this process.
 type Proxy struct {
-	to     string
-	listen net.Listener
-	work   sync.WaitGroup
-
-	mu    sync.Mutex // guards all below
-	conns map[net.Conn]bool
-	ways  [2]*way // from the side that dialled, and to it
-	shut  bool    // no connection is let through
+	proxy *toxiproxy.Proxy
+	addr  string
+	up    *wire // from the side that dialled
+	down  *wire // to it
 }
 
-// way is one direction of the connections that were made at a time.
-type way struct {
-	pass sync.Mutex // held: nothing passes
-	mu   sync.Mutex // guards drop
-	drop bool       // what comes is lost
-}
+// Toxiproxy's names of the ways.
+const (
+	up   = "upstream"
+	down = "downstream"
+)
 
-// NewProxy listens on this machine, for connections to an address. It ends with Close.
-func NewProxy(to string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it lasts as long as the proxy
-	if err != nil {
+// NewProxy listens at an address of this machine, for connections to another one. It ends with Close.
+func NewProxy(listen, to string) (*Proxy, error) {
+	toxics.Register("wire", new(wire))
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p := &Proxy{proxy: toxiproxy.NewProxy(server, to, listen, to)}
+	if err := errors.Join(p.wire(up, &p.up), p.wire(down, &p.down), p.proxy.Start()); err != nil {
 		return nil, fmt.Errorf("make proxy to %s: %w", to, err)
 	}
-	p := &Proxy{to: to, listen: l, conns: map[net.Conn]bool{}, ways: [2]*way{{}, {}}}
-	p.work.Go(p.accept)
+	p.addr = p.proxy.Listen
 	return p, nil
 }
 
+func (p *Proxy) wire(way string, into **wire) error {
+	t, err := p.add(toxic{"wire", way, nil})
+	if err != nil {
+		return err
+	}
+	*into, _ = t.(*wire)
+	(*into).open()
+	return nil
+}
+
 // Addr is where it listens.
-func (p *Proxy) Addr() string { return p.listen.Addr().String() }
+func (p *Proxy) Addr() string { return p.addr }
 
-// Close ends all connections and gives the address up. Nothing may be held.
+// Conns is how many connections there have been.
+func (p *Proxy) Conns() int { return p.up.count() }
+
+// Close ends all connections and gives the address up.
 func (p *Proxy) Close() {
-	_ = p.listen.Close()
-	p.Shut(true)
-	p.work.Wait()
+	p.proxy.Stop()
+	p.up.end()
+	p.down.end()
 }
 
-func (p *Proxy) accept() {
-	for {
-		from, err := p.listen.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("tcp", p.to) //nolint:noctx // on this machine, where it fails at once
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		p.join(from, to)
+// Narrow makes each piece of up to 32 KiB that the side that dialled sends take so long.
+func (p *Proxy) Narrow(pace time.Duration) { p.up.slow(pace) }
+
+// Do does a fault to the line. What it returns mends it.
+func (p *Proxy) Do(kind Kind) (mend func() error, err error) {
+	mended := func() error { return nil }
+	switch all := toxicsOf(kind); {
+	case kind == Cut:
+		p.proxy.Stop()
+		return p.proxy.Start, nil
+	case all != nil:
+		return func() error { return p.remove(all) }, p.addAll(all)
+	case kind == HoldUp:
+		return p.up.hold(), nil
+	case kind == HoldIn:
+		return p.down.hold(), nil
+	case kind == LoseUp:
+		p.up.lose()
+		return mended, nil
+	case kind == LoseIn:
+		p.down.lose()
+		return mended, nil
+	default:
+		return nil, fmt.Errorf("no line has a fault %q", kind)
 	}
-}
-
-func (p *Proxy) join(from, to net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shut {
-		_, _ = from.Close(), to.Close()
-		return
-	}
-	p.conns[from], p.conns[to] = true, true
-	ways := p.ways
-	p.work.Go(func() { p.copy(to, from, ways[0]) })
-	p.work.Go(func() { p.copy(from, to, ways[1]) })
-}
-
-func (p *Proxy) copy(to, from net.Conn, w *way) {
-	defer p.part(from, to)
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		if w.lets() {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}
-}
-
-// lets waits while the way is held, and says whether it lets anything through.
-func (w *way) lets() bool {
-	w.pass.Lock()
-	defer w.pass.Unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.drop
-}
-
-func (p *Proxy) part(a, b net.Conn) {
-	_, _ = a.Close(), b.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, a)
-	delete(p.conns, b)
-}
-
-// Shut breaks all connections and lets no more through, or lets them through again.
-func (p *Proxy) Shut(shut bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shut = shut
-	if !shut {
-		return
-	}
-	for c := range p.conns {
-		_ = c.Close()
-	}
-}
-
-// Hold keeps what is sent one way until what it returns is called. New connections are held too.
-func (p *Proxy) Hold(back bool) (on func()) {
-	w := p.way(back)
-	w.pass.Lock()
-	return sync.OnceFunc(w.pass.Unlock)
-}
-
-// Lose makes one way lose everything on the connections there are. New ones work.
-func (p *Proxy) Lose(back bool) {
-	w := p.way(back)
-	w.mu.Lock()
-	w.drop = true
-	w.mu.Unlock()
-	p.mu.Lock()
-	p.ways = [2]*way{{}, {}}
-	p.mu.Unlock()
-}
-
-func (p *Proxy) way(back bool) *way {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if back {
-		return p.ways[1]
-	}
-	return p.ways[0]
 }
