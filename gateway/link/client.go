@@ -15,6 +15,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/entropy/grpc/address"
+	"qr-gateway/entropy/grpc/secret"
 	"qr-gateway/gateway/dispatch"
 )
 
@@ -68,7 +69,7 @@ func NewClient(cfg ClientConfig, deps ClientDeps) (*Client, error) {
 		conns: map[string]*conn{}, wanted: map[string]bool{},
 	}
 	var err error
-	if c.secret, err = readSecret(cfg.Secret, cfg.SecretFile); err == nil {
+	if c.secret, err = secret.Read(cfg.Secret, cfg.SecretFile); err == nil {
 		c.dial, err = dialer(&cfg, time.Now())
 	}
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 
 	"qr-gateway/entropy/grpc/address"
 	"qr-gateway/entropy/grpc/certs"
-	"qr-gateway/entropy/regular"
+	"qr-gateway/entropy/grpc/secret"
 )
 
 // Config is where and how a gateway takes links.
@@ -49,8 +49,6 @@ func DefaultConfig() Config {
 // Limits of both configurations.
 const (
 	maxMessage   = 256 << 20
-	minSecret    = 16 // bytes: shorter ones can be guessed
-	maxSecret    = 4096
 	minSilence   = 100 * time.Millisecond
 	maxNameBytes = 128
 )
@@ -125,11 +123,8 @@ func (f *findings) advertise(listen address.Address, other string) {
 }
 
 func (f *findings) secret(text, file string) {
-	f.check(text == "" || file == "", "secret and secret_file are both given")
-	if text != "" {
-		if err := checkSecret(text); err != nil {
-			*f = append(*f, err)
-		}
+	if err := secret.CheckGiven(text, file); err != nil {
+		*f = append(*f, err)
 	}
 }
 
@@ -140,32 +135,4 @@ func (f *findings) size(n int) {
 // goodName reports a name that can stand in logs and tables.
 func goodName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
-}
-
-// checkSecret says why text can't be a secret, without telling it.
-func checkSecret(text string) error {
-	bad := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
-	switch {
-	case len(text) < minSecret || len(text) > maxSecret:
-		return fmt.Errorf("the secret has %d bytes; it takes %d to %d: make one with openssl rand -hex 32", len(text), minSecret, maxSecret)
-	case bad:
-		return errors.New("the secret has a space or a character outside of ASCII in it: make one with openssl rand -hex 32")
-	}
-	return nil
-}
-
-// readSecret returns the secret, which may be empty.
-func readSecret(text, file string) (string, error) {
-	if file == "" {
-		return text, nil
-	}
-	data, err := regular.Read(file, maxSecret+2)
-	if err != nil {
-		return "", fmt.Errorf("read secret_file: %w", err)
-	}
-	text = strings.TrimSpace(string(data))
-	if err := checkSecret(text); err != nil {
-		return "", fmt.Errorf("secret_file %s: %w", file, err)
-	}
-	return text, nil
 }

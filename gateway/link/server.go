@@ -2,8 +2,6 @@ package link
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +18,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/entropy/grpc/certs"
+	"qr-gateway/entropy/grpc/secret"
 	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/link/linkpb"
 )
@@ -42,7 +41,7 @@ type Server struct {
 	cfg    Config
 	deps   Deps
 	own    side
-	secret *[sha256.Size]byte // digest; nil: none is asked for
+	secret *secret.Digest // nil: none is asked for
 	listen net.Listener
 	rpc    *grpc.Server
 	counts counts
@@ -68,14 +67,11 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		cfg: cfg, deps: deps, own: side{"gateway", cfg.Gateway, cfg.Version, Schema()},
 		workers: map[string]*session{}, known: map[string]backends.Info{}, changed: make(chan struct{}),
 	}
-	secret, err := readSecret(cfg.Secret, cfg.SecretFile)
+	text, err := secret.Read(cfg.Secret, cfg.SecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("make link server: %w", err)
 	}
-	if secret != "" {
-		sum := sha256.Sum256([]byte(secret))
-		s.secret = &sum
-	}
+	s.secret = secret.DigestOf(text)
 	opts, err := s.options(time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make link server: %w", err)
@@ -178,7 +174,7 @@ func caller(ctx context.Context) string {
 	return "unknown"
 }
 
-// admit checks the secret. Comparing takes the same time whatever is shown.
+// admit checks the secret.
 func (s *Server) admit(ctx context.Context) error {
 	if s.secret == nil {
 		return nil
@@ -187,8 +183,7 @@ func (s *Server) admit(ctx context.Context) error {
 	if len(shown) != 1 {
 		return status.Error(codes.Unauthenticated, "the secret of the gateway is needed: give the worker the same one")
 	}
-	sum := sha256.Sum256([]byte(shown[0]))
-	if subtle.ConstantTimeCompare(s.secret[:], sum[:]) == 0 {
+	if !s.secret.Is(shown[0]) {
 		return status.Error(codes.Unauthenticated, "the secret is not the gateway's: give the worker the same one")
 	}
 	return nil
