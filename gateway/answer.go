@@ -74,6 +74,9 @@ func (s *Server) store(a *answer, requestID string, res *backends.Result) bool {
 		s.deps.Log.Error("encode record of answer", "id", a.head.ID, "error", err)
 		return false
 	}
+	if _, kept := s.deps.Records.Get(a.head.ID); kept {
+		return true // the request was sent again
+	}
 	return s.deps.Records.Put(a.head.ID, doc)
 }
 

@@ -171,12 +171,12 @@ func (r *rig) queued(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q})
+	d, err := dispatch.New(dispatch.DefaultConfig(), dispatch.Deps{Queue: q, Log: q})
 	if err != nil {
 		t.Fatal(err)
 	}
 	hosted := []node.Model{{ID: r.model.Model, Backend: r.models[0], Workers: r.model.Workers}}
-	n, err := node.New(node.DefaultConfig(), hosted, node.Deps{Queue: q, Frames: node.Here(d), Log: slog.New(slog.DiscardHandler)})
+	n, err := node.New(node.DefaultConfig(), hosted, node.Deps{Queue: q, Logs: q, Frames: node.Here(d), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

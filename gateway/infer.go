@@ -107,7 +107,8 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 		return nil, rename(ended(c.Request.Context(), err), f.prompt)
 	}
 	a.job = dispatch.Job{
-		ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p, Resumes: b.Info().Resumes, Repeat: repeat,
+		ID: req.ID, Key: callerKey(c.Request), Model: req.Model, Task: a.origin.Task != "", Prepared: p, Resumes: b.Info().Resumes,
+		Repeat: repeat, Digest: recordOf(c).digest,
 	}
 	a.head = api.Head{
 		ID: req.ID, Model: req.Model, Created: s.deps.Now().Unix(), Fingerprint: "qr-" + s.cfg.Version,
@@ -192,6 +193,9 @@ func (s *Server) body(c *gin.Context) (*api.Body, error) {
 		return nil, err
 	}
 	_ = ctl.SetReadDeadline(time.Time{}) // else it would end a long reply
+	if c.GetHeader(api.RepeatHeader) != "" {
+		recordOf(c).digest = api.Digest(c.FullPath(), raw)
+	}
 	body, err := api.Parse(raw)
 	if err != nil {
 		return nil, err
@@ -246,20 +250,27 @@ func callerKey(r *http.Request) string {
 	return "addr:" + host
 }
 
-func (s *Server) timeline(c *gin.Context) timeline {
-	return timeline{rec: recordOf(c), now: s.deps.Now, header: c.Writer.Header()}
+func (s *Server) timeline(c *gin.Context, a *answer) timeline {
+	return timeline{rec: recordOf(c), now: s.deps.Now, header: c.Writer.Header(), head: &a.head}
 }
 
 // collect answers in one piece.
 func (s *Server) collect(c *gin.Context, a *answer, f format) {
 	rec := recordOf(c)
-	sink := &collector{timeline: s.timeline(c)}
-	res, err := s.deps.Dispatcher.Do(c.Request.Context(), a.job, sink)
+	sink := &collector{timeline: s.timeline(c, a)}
+	who, ctx, done := attend(c, &a.job)
+	defer done()
+	who.Sink = sink
+	res, err := s.deps.Dispatcher.Do(ctx, a.job, who)
 	if err != nil {
-		s.fail(c, ended(c.Request.Context(), err))
+		s.fail(c, ended(ctx, err))
 		return
 	}
 	rec.out.Result = res
+	if who.left.Load() {
+		s.fail(c, ended(c.Request.Context(), errClientGone))
+		return
+	}
 	if a.raw() {
 		s.replyRaw(c, sink.raw)
 		return
@@ -273,17 +284,22 @@ func (s *Server) stream(c *gin.Context, a *answer, f format) {
 	rec := recordOf(c)
 	rec.stream = api.NewStream(c.Writer, s.cfg.WriteTimeout)
 	defer rec.stream.Close()
-	ctx, cancel := context.WithCancelCause(c.Request.Context())
-	defer cancel(nil)
-	sink := newStreamer(s.timeline(c), rec.stream, f.chunks(&a.head))
-	defer sink.keepAlive(ctx, s.cfg.KeepAlive, cancel)()
-	res, err := s.deps.Dispatcher.Do(ctx, a.job, sink)
+	who, ctx, done := attend(c, &a.job)
+	defer done()
+	sink := newStreamer(s.timeline(c, a), rec.stream, func() chunker { return f.chunks(&a.head) })
+	who.Sink = sink
+	defer sink.keepAlive(ctx, s.cfg.KeepAlive, who.leave)()
+	res, err := s.deps.Dispatcher.Do(ctx, a.job, who)
 	if err != nil {
 		s.fail(c, ended(ctx, err))
 		return
 	}
 	rec.out.Result = res
 	s.keep(a, rec.requestID, res)
+	if who.left.Load() {
+		s.fail(c, ended(c.Request.Context(), errClientGone))
+		return
+	}
 	if err := sink.end(res, a.call.IncludeUsage); err != nil {
 		s.fail(c, ended(ctx, err))
 	}

@@ -95,28 +95,6 @@ func (r *rig) askWith(body, header, value string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestSentAgain(t *testing.T) {
-	r := newRig().queued(t).build(t)
-	first := r.askWith(hello, "Idempotency-Key", "k1")
-	if first.Code != http.StatusOK {
-		t.Fatalf("got %d %s", first.Code, first.Body)
-	}
-	id := decode[struct{ ID string }](t, first.Body.Bytes()).ID
-	for _, body := range []string{hello, streamingHello} {
-		w := r.askWith(body, "Idempotency-Key", "k1")
-		message, code := envelope(t, w.Body.Bytes())
-		if w.Code != http.StatusConflict || !strings.HasPrefix(code, "idempotency_") || !strings.Contains(message, id) || w.Header().Get("X-Should-Retry") != "false" {
-			t.Errorf("got %d %s, headers %v", w.Code, w.Body, w.Header())
-		}
-	}
-	if w := r.askWith(hello, "Idempotency-Key", "k2"); w.Code != http.StatusOK {
-		t.Errorf("another key: got %d %s", w.Code, w.Body)
-	}
-	if w := r.askWith(hello, "Idempotency-Key", strings.Repeat("k", 256)); w.Code != http.StatusBadRequest {
-		t.Errorf("a key too long: got %d %s", w.Code, w.Body)
-	}
-}
-
 // TestQueueHeaders holds that each reply says where its request stood, and a refusal which limit it hit.
 func TestQueueHeaders(t *testing.T) {
 	wait := 1500 * time.Millisecond

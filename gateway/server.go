@@ -185,7 +185,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return base },
+		BaseContext:       func(net.Listener) context.Context { return context.WithValue(base, serverKey{}, base) },
 		ErrorLog:          slog.NewLogLogger(s.deps.Log.Handler(), slog.LevelDebug),
 	}
 }

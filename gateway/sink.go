@@ -13,6 +13,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/gateway/api"
+	"qr-gateway/gateway/queue"
 )
 
 // timeline notes when things happened to a request.
@@ -20,6 +21,7 @@ type timeline struct {
 	rec    *record
 	now    func() time.Time
 	header http.Header // of the reply
+	head   *api.Head   // of the answer
 }
 
 // noteQueued notes where a request stands when it is queued. It reports whether that is news.
@@ -30,6 +32,16 @@ func (t timeline) noteQueued(position int, wait time.Duration) bool {
 	t.rec.queued = t.now()
 	api.SetQueued(t.header, position, wait)
 	return true
+}
+
+// Room implements dispatch.RoomSink.
+func (t timeline) Room(r queue.Room) { api.SetRoom(t.header, r) }
+
+// Joined implements dispatch.Joiner: the reply is that of the first request, by its id.
+func (t timeline) Joined(first string) {
+	t.rec.out.Joined = true
+	t.rec.first, t.head.ID = first, first
+	t.header.Set(api.ReplayedHeader, "true")
 }
 
 func (t timeline) noteEvent(e backends.Event) {
@@ -71,6 +83,7 @@ type streamer struct {
 	timeline
 	out    *api.Stream
 	chunks chunker
+	again  func() chunker
 	opened bool // the first chunk is out
 
 	queued   chan struct{} // closed when the job is
@@ -78,8 +91,14 @@ type streamer struct {
 	wait     atomic.Int64  // estimate in nanoseconds
 }
 
-func newStreamer(t timeline, out *api.Stream, chunks chunker) *streamer {
-	return &streamer{timeline: t, out: out, chunks: chunks, queued: make(chan struct{})}
+func newStreamer(t timeline, out *api.Stream, chunks func() chunker) *streamer {
+	return &streamer{timeline: t, out: out, chunks: chunks(), again: chunks, queued: make(chan struct{})}
+}
+
+// Joined implements dispatch.Joiner. Chunks have the id of the answer.
+func (s *streamer) Joined(first string) {
+	s.timeline.Joined(first)
+	s.chunks = s.again()
 }
 
 // Queued opens the stream, so that the client and everything between it and us see that the request is alive.
@@ -166,7 +185,7 @@ func (s *streamer) comment() string {
 
 // keepAlive sends a comment at each interval once the job is queued, and ends the job when that fails. The function it returns
 // stops it and waits for it.
-func (s *streamer) keepAlive(ctx context.Context, every time.Duration, giveUp context.CancelCauseFunc) (stop func()) {
+func (s *streamer) keepAlive(ctx context.Context, every time.Duration, giveUp func(why error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pinger sync.WaitGroup
 	pinger.Go(func() {
@@ -182,7 +201,7 @@ func (s *streamer) keepAlive(ctx context.Context, every time.Duration, giveUp co
 	}
 }
 
-func (s *streamer) ping(ctx context.Context, every time.Duration, giveUp context.CancelCauseFunc) {
+func (s *streamer) ping(ctx context.Context, every time.Duration, giveUp func(why error)) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {

@@ -24,6 +24,7 @@ type Outcome struct {
 	Status   int    // HTTP status; that of the error for a stream that failed; 499 for a client that left
 	Code     string // of the error, or empty
 	Stream   bool
+	Joined   bool          // the answer is that of a request sent before
 	Duration time.Duration // from the request's headers to the reply's end
 
 	QueueWait  time.Duration    // from queueing to a worker; 0 if it came to neither
@@ -37,6 +38,8 @@ type record struct {
 	requestID string
 	began     time.Time
 	queued    time.Time
+	digest    string // of a request that may be sent again
+	first     string // id of the request that this one repeats
 	origin    api.Origin
 	given     []sampler.Setting // parameters that the request gave
 	stream    *api.Stream       // once the reply is one
@@ -81,6 +84,9 @@ func (s *Server) log(c *gin.Context, rec *record) {
 	}
 	if rec.out.Model != "" {
 		attrs = append(attrs, slog.String("model", rec.out.Model), slog.Bool("stream", rec.out.Stream))
+	}
+	if rec.first != "" {
+		attrs = append(attrs, slog.String("repeats", rec.first))
 	}
 	attrs = append(attrs, rec.source()...)
 	if r := rec.out.Result; r != nil {

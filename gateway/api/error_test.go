@@ -43,6 +43,8 @@ func TestFromError(t *testing.T) {
 		{"full", &queue.FullError{Limit: "jobs", Depth: 3, Max: 3, RetryAfter: 1500 * time.Millisecond}, 429, "queue_full", "3 of 3 jobs", false},
 		{"repeated", &dispatch.RepeatError{First: "a", State: queue.StateQueued}, 409, "idempotency_in_progress", "is a and still under way (queued)", true},
 		{"repeated late", &dispatch.RepeatError{First: "a", State: queue.StateDone}, 409, "idempotency_ended", "is a and has ended (done)", true},
+		{"repeated in vain", &dispatch.RepeatError{First: "a", State: queue.StateDone, Why: errors.New("gone")}, 409, "idempotency_ended", "its answer can't be had: gone", true},
+		{"not repeated", &dispatch.RepeatError{First: "a", State: queue.StateDone, Other: true}, 422, "idempotency_mismatch", "another request with this Idempotency-Key was sent before, a;", true},
 		{"closed", queue.ErrClosed, 503, "shutting_down", "shutting down", false},
 		{"shutdown", api.ErrShutdown, 503, "shutting_down", "shutting down", false},
 		{"deadline", context.DeadlineExceeded, 504, "timeout", "longer", true},

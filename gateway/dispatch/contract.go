@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"qr-gateway/backends"
+	"qr-gateway/gateway/queue"
 )
 
 // Job is one prepared request.
@@ -36,4 +37,10 @@ type Sink interface {
 	// Event takes a piece of the answer. It may block: the worker then waits. An error cancels the job and is what Do returns.
 	// After a retry, and where another worker takes the answer up, Started comes again; content never does.
 	Event(backends.Event) error
+}
+
+// RoomSink is an optional power of a [Sink]: to be told what the caller may still have waiting.
+type RoomSink interface {
+	// Room is called before Queued, once, where the queue knows it.
+	Room(queue.Room)
 }

@@ -176,6 +176,9 @@ func (d *Dispatcher) part(ctx context.Context, f *follower) (*backends.Result, e
 	if err != nil {
 		return nil, queueError(err)
 	}
+	if s, ok := f.sink.(RoomSink); ok && ticket.Room != (queue.Room{}) && !f.claimed {
+		s.Room(ticket.Room)
+	}
 	f.place(ticket.Position, ticket.Wait)
 	return d.follow(ctx, f, in, w)
 }

@@ -99,7 +99,7 @@ func (m *Metrics) Observe(o gateway.Outcome) {
 	if o.FirstToken > 0 {
 		m.first.WithLabelValues(o.Model).Observe(o.FirstToken.Seconds())
 	}
-	if o.Result != nil {
+	if o.Result != nil && !o.Joined { // else its tokens would count twice
 		m.generation(o, o.Result)
 	}
 }

@@ -93,7 +93,17 @@ type Ticket struct {
 	State    State         // queued or leased for a new job, any for one submitted before
 	Position int           // 1 is next; 0 is not waiting
 	Wait     time.Duration // estimate; 0 is unknown
+	Room     Room          // of a new job; zero for one submitted before, and where it is not known
 }
+
+// Room is what the key of a job that was just queued may still have waiting, whichever of its own limits and those of all is nearer.
+type Room struct {
+	Jobs, Tokens Share
+	Reset        time.Duration // until nothing of the key waits any more, by the measured rate; 0 is now, negative not known
+}
+
+// Share is one limit of a key. The zero value is none.
+type Share struct{ Limit, Left int }
 
 // Status is a job as it is now.
 type Status struct {

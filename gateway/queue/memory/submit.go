@@ -35,7 +35,26 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 		q.repeats[repeatOf(&job)] = job.ID
 	}
 	q.offer(r)
-	return q.ticket(r), nil
+	t := q.ticket(r)
+	t.Room = q.left(r, t)
+	return t, nil
+}
+
+// left is what r's key may still have waiting.
+func (q *Queue) left(r *record, t queue.Ticket) queue.Room {
+	own, all := q.keys[r.job.Key], q.waiting
+	if own == nil {
+		own = &usage{}
+	}
+	room := queue.Room{
+		Jobs:   queue.Share{Limit: q.cfg.JobsPerKey, Left: max(0, min(q.cfg.JobsPerKey-own.jobs, q.cfg.Jobs-all.jobs))},
+		Tokens: queue.Share{Limit: q.cfg.TokensPerKey, Left: max(0, min(q.cfg.TokensPerKey-own.tokens, q.cfg.Tokens-all.tokens))},
+		Reset:  t.Wait, // r is the last of its key
+	}
+	if own.jobs > 0 && t.Wait == 0 {
+		room.Reset = -1
+	}
+	return room
 }
 
 // join puts a new job into its line, unless a limit forbids it. No limit counts while a node waits for such a job.
