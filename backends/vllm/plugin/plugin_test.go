@@ -11,6 +11,19 @@ import (
 	"qr-gateway/backends/vllm/wire"
 )
 
+// interpreter is the Python that has numpy and pytest.
+func interpreter(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv("QR_TEST_PYTHON")
+	if python == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("QR_TEST_PYTHON is not set; set it with: eval \"$(make -s test-env)\"")
+		}
+		t.Skip("needs QR_TEST_PYTHON; see make test")
+	}
+	return python
+}
+
 // run runs Python in this folder.
 func run(t *testing.T, python string, args ...string) {
 	t.Helper()
@@ -23,23 +36,16 @@ func run(t *testing.T, python string, args ...string) {
 
 // TestPython runs the plugin against stand-ins of both of vLLM's model runners and a scripted sidecar; see testdata.
 func TestPython(t *testing.T) {
-	python := os.Getenv("QR_TEST_PYTHON")
-	if python == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("QR_TEST_PYTHON is not set; set it with: eval \"$(make -s test-env)\"")
-		}
-		t.Skip("needs QR_TEST_PYTHON; see make test")
-	}
-	run(t, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "testdata")
+	run(t, interpreter(t), "-m", "pytest", "-q", "-p", "no:cacheprovider", "testdata")
 }
 
-// TestLoaders loads the plugin with vLLM's own loaders, of both model runners. It needs a Python that has vLLM.
+// TestLoaders loads the plugin with vLLM's own loaders, of both model runners. It needs an environment that has vLLM.
 func TestLoaders(t *testing.T) {
-	python := os.Getenv("QR_TEST_VLLM_PYTHON")
-	if python == "" {
-		t.Skip("needs QR_TEST_VLLM_PYTHON, the Python of an environment with vLLM; see make e2e-vllm")
+	venv := os.Getenv("QR_E2E_V1")
+	if venv == "" {
+		t.Skip("needs QR_E2E_V1, an environment with vLLM; see make e2e-vllm")
 	}
-	run(t, python, filepath.Join("testdata", "loaders.py"))
+	run(t, filepath.Join(venv, "bin", "python"), filepath.Join("testdata", "loaders.py"))
 }
 
 // TestSource: the file is short, speaks the wire's language, and is what a command writes.

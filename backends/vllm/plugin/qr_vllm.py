@@ -348,10 +348,11 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
             self.ring[:n, :vocab].copy_(x)
             ints[:n, 2], ints[:n, 3] = 1 << 16, range(n)
         else:
-            stats, entries = np.split(self._measure(x, link.k), [4 * n])
-            stats = stats.reshape(4, n)
-            stats[1:3, stats[0] == -np.inf] = [[-np.inf], [0]]  # all is masked
-            entries[: n * link.k].view(np.int32)[entries[n * link.k :] == -np.inf] = -1
+            found = self._measure(x, link.k)
+            stats, entries = found[: 4 * n].reshape(4, n), found[4 * n :]
+            if stats[3].min() < link.k:
+                stats[1:3, stats[0] == -np.inf] = [[-np.inf], [0]]  # all is masked
+                entries[: n * link.k].view(np.int32)[entries[n * link.k :] == -np.inf] = -1
             ints[:n, 2], ints[:n, 3], ints[:n, 4:7], ints[:n, 7] = link.k, 0, stats[:3].view(np.uint32).T, stats[3]
         link.until = time.monotonic() + left  # what the device takes is not the sidecar's delay
         tokens, status = link.step(n, 0, entries)
