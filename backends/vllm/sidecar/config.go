@@ -57,7 +57,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Listen != "" {
-		all = append(all, c.checkServer(c.Listen))
+		all = append(all, c.check(c.Listen))
 	}
 	return errors.Join(all...)
 }

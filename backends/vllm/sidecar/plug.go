@@ -28,21 +28,25 @@ func users(more []int) map[int]bool {
 	return all
 }
 
-// listenPlugs binds the plugins' socket, and replaces the file that a dead sidecar left. Where others may connect, the mode lets everybody try.
+// listenPlugs binds the plugins' socket. Where other users may connect, its mode lets everybody try.
 func listenPlugs(path string, others bool) (*net.UnixListener, error) {
+	if others {
+		return listenUnix(path, 0o666)
+	}
+	return listenUnix(path, 0o600)
+}
+
+// listenUnix binds a Unix socket with that mode, and replaces the file that a dead sidecar left.
+func listenUnix(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	if err := vacate(path); err != nil {
 		return nil, err
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for plugins on %s: %w", path, err)
-	}
-	mode := fs.FileMode(0o600)
-	if others {
-		mode = 0o666
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	if err := os.Chmod(path, mode); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for plugins on %s: %w", path, err), l.Close())
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
 	}
 	return l, nil
 }
@@ -54,19 +58,19 @@ func vacate(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("listen for plugins on %s: %w", path, err)
+		return fmt.Errorf("listen on %s: %w", path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("listen for plugins on %s: there is a file of another kind: remove it, or choose another path", path)
+		return fmt.Errorf("listen on %s: there is a file of another kind: remove it, or choose another path", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		_ = c.Close()
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("listen for plugins on %s: another process uses it: stop that one, or choose another path", path)
+		return fmt.Errorf("listen on %s: another process uses it: stop that one, or choose another path", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listen for plugins on %s: remove old socket: %w", path, err)
+		return fmt.Errorf("listen on %s: remove old socket: %w", path, err)
 	}
 	return nil
 }
