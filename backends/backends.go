@@ -197,4 +197,6 @@ type ReplicaInfo struct {
 	Reason   string
 	InFlight int
 	Workers  int
+
+	Unsampled string // as in [Info]
 }

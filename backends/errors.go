@@ -23,6 +23,12 @@ const (
 	KindInternal    Kind = "internal"    // a defect of ours: 500
 )
 
+// Codes of errors that are about choosing tokens on a server that requests are passed on to, and say nothing of what else it can do.
+const (
+	CodeUnsampled  = "sampler_unavailable" // tokens can't be chosen, or some were not
+	CodeMismatched = "token_mismatch"      // a token is another than was chosen
+)
+
 // ErrLost is matched by errors.Is for every *Error of KindLost.
 var ErrLost = errors.New("engine lost")
 

@@ -51,9 +51,9 @@ type answerRecord struct {
 }
 
 // keep stores the record of an answer that has ended well. Where there is no room for it the reply has no address of one. Plain tasks would
-// only push out the records of what people asked, and of an answer that is passed on there is nothing to tell.
+// only push out the records of what people asked, and of an answer whose tokens another server chose there is nothing to tell.
 func (s *Server) keep(a *answer, requestID string, res *backends.Result) {
-	if a.raw() || a.origin.Task != "" && s.cfg.PlainTasks {
+	if !a.chosen() || a.origin.Task != "" && s.cfg.PlainTasks {
 		return
 	}
 	a.head.Record = s.recordURL(a)

@@ -96,7 +96,7 @@ func (s *Server) prepare(c *gin.Context, f format) (*answer, error) {
 		return nil, err
 	}
 	req := a.call.Request
-	if !a.raw() {
+	if a.chosen() {
 		if err := s.chooseSource(&req.Params); err != nil {
 			return nil, err
 		}
@@ -129,12 +129,15 @@ func (s *Server) read(c *gin.Context, f format, body *api.Body, a *answer) (back
 	}
 	rec := recordOf(c)
 	rec.out.Model = id
-	if info := b.Info(); info.Raw {
+	if a.origin.Task != "" && s.cfg.PlainTasks {
+		body.Plain()
+	}
+	switch info := b.Info(); {
+	case info.Samples:
+		a.call, err = body.Sampled(f.passing(info, id, a.origin.Task), defaults)
+	case info.Raw:
 		a.call, err = body.Raw(f.passing(info, id, a.origin.Task))
-	} else {
-		if a.origin.Task != "" && s.cfg.PlainTasks {
-			body.Plain()
-		}
+	default:
 		a.call, err = f.read(body, defaults)
 	}
 	if err != nil {
@@ -267,15 +270,19 @@ func (s *Server) collect(c *gin.Context, a *answer, f format) {
 		return
 	}
 	rec.out.Result = res
+	s.keep(a, rec.requestID, res)
 	if who.left.Load() {
 		s.fail(c, ended(c.Request.Context(), errClientGone))
 		return
 	}
-	if a.raw() {
-		s.replyRaw(c, sink.raw)
+	if res, err = a.complete(res); err != nil {
+		s.fail(c, err)
 		return
 	}
-	s.keep(a, rec.requestID, res)
+	if a.raw() {
+		s.replyRaw(c, append(sink.raw, res.Last...)) // one of them is there
+		return
+	}
 	s.reply(c, http.StatusOK, f.whole(&a.head).Whole(sink.content.String(), sink.reasoning.String(), res))
 }
 
@@ -298,6 +305,10 @@ func (s *Server) stream(c *gin.Context, a *answer, f format) {
 	s.keep(a, rec.requestID, res)
 	if who.left.Load() {
 		s.fail(c, ended(c.Request.Context(), errClientGone))
+		return
+	}
+	if res, err = a.complete(res); err != nil {
+		s.fail(c, err)
 		return
 	}
 	if err := sink.end(res, a.call.IncludeUsage); err != nil {

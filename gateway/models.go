@@ -45,8 +45,9 @@ type modelState struct {
 	Vocabulary   int    `json:"vocabulary,omitempty"`
 	Chat         bool   `json:"chat"`
 	SizeBytes    int64  `json:"size_bytes,omitempty"`
-	Raw          bool   `json:"raw,omitempty"` // requests are passed on to another server as they are
-	Parameters   bool   `json:"parameters"`    // qr_ parameters are taken
+	Raw          bool   `json:"raw,omitempty"`       // requests are passed on to another server as they are
+	Parameters   bool   `json:"parameters"`          // qr_ parameters are taken
+	Unsampled    string `json:"unsampled,omitempty"` // why tokens can't be chosen by them now
 
 	Aliases  []string       `json:"aliases,omitempty"`  // other ids that a request may name the model by
 	Replicas []replicaState `json:"replicas,omitempty"` // of a model that has several
@@ -61,6 +62,8 @@ type replicaState struct {
 	Reason   string `json:"reason,omitempty"`
 	InFlight int    `json:"in_flight"`
 	Workers  int    `json:"workers"`
+
+	Unsampled string `json:"unsampled,omitempty"`
 }
 
 func (s *Server) entry(i backends.Info) model {
@@ -71,7 +74,8 @@ func (s *Server) entry(i backends.Info) model {
 			Ready: i.Ready, State: i.State, Reason: i.Reason, Context: i.Context, Workers: i.Workers, Busy: i.Busy,
 			Description: i.Description, Backend: i.Backend, Architecture: i.Architecture, Memory: i.Memory,
 			Vocabulary: i.Vocabulary, Chat: i.Chat, SizeBytes: i.SizeBytes,
-			Aliases: card.Aliases, Raw: i.Raw, Parameters: !i.Raw || i.PassParams,
+			Aliases: card.Aliases, Raw: i.Raw, Parameters: !i.Raw || i.PassParams || i.Samples,
+			Unsampled: i.Unsampled,
 		},
 	}
 	for _, r := range i.Replicas {

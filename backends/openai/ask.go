@@ -54,7 +54,7 @@ func (b *Backend) ask(ctx context.Context, w *watch, path string, sent []byte, o
 		return b.broken(err, false)
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return b.nonsense(err)
+		return b.Nonsense(err)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func (b *Backend) fail(kind backends.Kind, code, what, hint string, cause error)
 	return &backends.Error{Kind: kind, Code: code, Message: "the upstream of model " + b.cfg.Model + " " + what, Hint: hint, Err: cause}
 }
 
-// nonsense is for an answer that is none.
-func (b *Backend) nonsense(err error) *backends.Error {
+// Nonsense is for an answer that is none.
+func (b *Backend) Nonsense(err error) *backends.Error {
 	return b.fail(backends.KindUpstream, "upstream_protocol_error", "sent what is no answer: "+b.scrub(short(err.Error())), operator, err)
 }
 

@@ -114,7 +114,7 @@ func (c *call) stream(body io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return c.cut()
 		case errors.Is(err, errEventTooLong):
-			return c.b.nonsense(err)
+			return c.b.Nonsense(err)
 		case err != nil:
 			return c.b.broken(err, c.answer.chunks > 0)
 		case string(bytes.TrimSpace(data)) == "[DONE]":
@@ -137,7 +137,7 @@ func (c *call) cut() error {
 // done ends a stream. The connection can be used again if nothing is left on it.
 func (c *call) done(body io.Reader) error {
 	if c.answer.chunks == 0 {
-		return c.b.nonsense(errors.New("the stream ended without a chunk"))
+		return c.b.Nonsense(errors.New("the stream ended without a chunk"))
 	}
 	end := time.AfterFunc(linger, func() { c.w.cancel(nil) })
 	defer end.Stop()
@@ -152,9 +152,9 @@ func (c *call) whole(body io.Reader, kind string) error {
 	case err != nil:
 		return c.b.broken(err, false)
 	case len(raw) > replyLimit:
-		return c.b.nonsense(errors.New("the reply is longer than 64 MiB"))
+		return c.b.Nonsense(errors.New("the reply is longer than 64 MiB"))
 	case kind == "text/html":
-		return c.b.nonsense(errors.New("it answers with a page for browsers"))
+		return c.b.Nonsense(errors.New("it answers with a page for browsers"))
 	}
 	out, err := c.answer.take(raw)
 	var told *toldError
@@ -162,11 +162,11 @@ func (c *call) whole(body io.Reader, kind string) error {
 	case errors.As(err, &told):
 		return c.b.told(told.raw, false)
 	case err != nil:
-		return c.b.nonsense(err)
+		return c.b.Nonsense(err)
 	case c.request.Stream:
-		return c.b.nonsense(errors.New("it answered in one piece where a stream was asked for"))
+		return c.b.Nonsense(errors.New("it answered in one piece where a stream was asked for"))
 	case len(c.answer.open) == 0:
-		return c.b.nonsense(errors.New("it has no choices"))
+		return c.b.Nonsense(errors.New("it has no choices"))
 	}
 	return c.send(out)
 }
@@ -180,7 +180,7 @@ func (c *call) pass(data []byte) error {
 	case errors.As(err, &told):
 		return c.b.told(told.raw, before)
 	case err != nil:
-		return c.b.nonsense(err)
+		return c.b.Nonsense(err)
 	}
 	return c.send(out)
 }

@@ -115,8 +115,20 @@ func (b *Backend) WaitReady(ctx context.Context) error {
 // listLimit bounds a list of models, in bytes. Hosted ones have some hundreds.
 const listLimit = 8 << 20
 
-// check asks for the server's models. It is not sure of a failure that time may mend.
+// check looks at the server. It is not sure of a failure that time may mend.
 func (b *Backend) check(ctx context.Context) (found *snapshot, sure bool) {
+	found, sure = b.list(ctx)
+	if b.also == nil || found.state != stateReady {
+		return found, sure
+	}
+	if err := b.also(ctx); err != nil {
+		return away(b.scrub(short(err.Error())), err), true
+	}
+	return found, sure
+}
+
+// list asks for the server's models.
+func (b *Backend) list(ctx context.Context) (found *snapshot, sure bool) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Health.Timeout)
 	defer cancel()
 	b.readKey()
@@ -133,14 +145,7 @@ func (b *Backend) check(ctx context.Context) (found *snapshot, sure bool) {
 	if err != nil {
 		return away("it did not answer to the end", err), false
 	}
-	found = b.judge(resp.StatusCode, body)
-	if b.also == nil || found.state != stateReady {
-		return found, true
-	}
-	if err := b.also(ctx); err != nil {
-		return away(b.scrub(short(err.Error())), err), ctx.Err() == nil
-	}
-	return found, true
+	return b.judge(resp.StatusCode, body), true
 }
 
 // judge reads the answer to a check. A server without a list of models is well: not all have one.

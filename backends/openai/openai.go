@@ -26,7 +26,8 @@ import (
 // Deps is what a backend works with. All may be nil.
 type Deps struct {
 	Log *slog.Logger // nil: nothing is logged
-	// Also is a further check of a server that lists its models. Run calls it, one call at a time; its error is why the server is not ready.
+	// Also is a further check of a server whose list of models is well. Run calls it, one call at a time, and does nothing else meanwhile: it has
+	// to bound itself. Its error is why the server is not ready, in words for everybody.
 	Also func(ctx context.Context) error
 }
 

@@ -23,6 +23,7 @@ type Passing struct {
 	Model  string // served id
 	Task   string // what a client's own call is for, or empty
 	Params bool   // the other side knows our keys
+	strip  bool   // they were read here, and none goes on
 }
 
 // Raw reads a request that is passed on as it is. Checked is only what this side needs to know of it. Numbers, unknown fields and the texts of
@@ -69,16 +70,17 @@ func (b *Body) passed(to Passing) (object, error) {
 		if to.Task != "" {
 			fields[taskKey] = quoted(to.Task) // what a header or the model's alias says would be lost otherwise
 		}
-	} else if err := fields.strip(); err != nil {
+	} else if err := fields.strip(to.strip); err != nil {
 		return nil, err
 	}
 	fields["model"] = quoted(to.Model)
 	return fields, nil
 }
 
-// strip takes out the keys that say where a request comes from, and refuses those that are parameters, wherever either may stand.
-func (o object) strip() error {
-	if err := o.stripOwn(); err != nil {
+// strip takes out the keys that say where a request comes from, wherever they may stand. Those that are parameters it refuses, or takes out with
+// them where all is true.
+func (o object) strip(all bool) error {
+	if err := o.stripOwn(all); err != nil {
 		return err
 	}
 	for _, nest := range nests {
@@ -87,7 +89,7 @@ func (o object) strip() error {
 			continue // it means something else to the other side
 		}
 		before := len(inner)
-		if err := inner.stripOwn(); err != nil {
+		if err := inner.stripOwn(all); err != nil {
 			return err
 		}
 		switch {
@@ -105,11 +107,11 @@ func (o object) strip() error {
 }
 
 // stripOwn does it in o itself.
-func (o object) stripOwn() error {
+func (o object) stripOwn(all bool) error {
 	for _, name := range sortedKeys(o) {
 		switch {
 		case !ours(name):
-		case name == clientKey, name == taskKey, isNull(o[name]):
+		case all, name == clientKey, name == taskKey, isNull(o[name]):
 			delete(o, name)
 		default:
 			return unsupported(name, "%s is given, but this model is served by an upstream that does not choose tokens by qr_ parameters; leave it out", quote(name))

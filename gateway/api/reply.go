@@ -1,6 +1,10 @@
 package api
 
-import "qr-gateway/backends"
+import (
+	"slices"
+
+	"qr-gateway/backends"
+)
 
 // Head is what a reply and all its chunks have in common.
 type Head struct {
@@ -58,12 +62,15 @@ func (h *Head) summary(s *backends.DecodeStats) Summary {
 
 // stats are what the reply's qr object says.
 func (h *Head) stats(s *backends.DecodeStats) *backends.DecodeStats {
-	if !h.Brief || len(s.Records) == 0 {
+	if !h.Brief || len(s.Records)+len(s.Choices) == 0 {
 		return s
 	}
 	brief := *s
 	brief.RecordsDropped += len(brief.Records)
-	brief.Records = nil
+	brief.Records, brief.Choices = nil, slices.Clone(s.Choices)
+	for i := range brief.Choices {
+		brief.Choices[i] = *h.stats(&brief.Choices[i])
+	}
 	return &brief
 }
 

@@ -13,8 +13,8 @@ import (
 // Generate implements [backends.Backend]. It waits for a replica, in line with others, and gives p to another one when the first fails
 // before the client has anything of the answer.
 func (g *Group) Generate(ctx context.Context, p *backends.Prepared, emit func(backends.Event) error) (*backends.Result, error) {
-	k := g.key(p)
-	l, err := g.acquire(ctx, k)
+	w := g.want(p)
+	l, err := g.acquire(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -28,20 +28,20 @@ func (g *Group) Generate(ctx context.Context, p *backends.Prepared, emit func(ba
 		if !t.again || len(t.tried) >= g.cfg.Tries {
 			return nil, err
 		}
-		if l = g.another(k, t.tried); l == nil {
-			return nil, g.later(t.tried, err)
+		if l = g.another(w, t.tried); l == nil {
+			return nil, g.later(w, t.tried, err)
 		}
 		g.failedOver(ctx, p, t.tried[len(t.tried)-1], l.of, err)
 	}
 }
 
-// key is that of p, or nil where it makes no difference.
-func (g *Group) key(p *backends.Prepared) *key {
-	if !g.cfg.Sticky || len(g.replicas) == 1 {
-		return nil
+// want is that of p, without a key where it makes no difference.
+func (g *Group) want(p *backends.Prepared) want {
+	w := want{sampled: p.Request.Sampled}
+	if g.cfg.Sticky && len(g.replicas) > 1 {
+		w.key = new(keyOf(p))
 	}
-	k := keyOf(p)
-	return &k
+	return w
 }
 
 // sign notes who made the answer, where it isn't plain.
@@ -96,6 +96,9 @@ func (t *trial) judge(ctx context.Context, err error) (again bool, outcome error
 	case ctx.Err() != nil || t.refused || !errors.As(err, &e):
 		return false, errExcluded
 	}
+	if e.Code == backends.CodeUnsampled || e.Code == backends.CodeMismatched {
+		return !t.visible, errExcluded // requests of others may do well there
+	}
 	switch e.Kind {
 	case backends.KindLost:
 		t.lost++
@@ -118,10 +121,13 @@ const totalTimeout = "total_timeout"
 
 // later is the error of a request that failed on one replica while the others are busy. The queue keeps what is unavailable until it is not;
 // it keeps what was lost too, but counts how often.
-func (g *Group) later(tried []*replica, err error) error {
+func (g *Group) later(w want, tried []*replica, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	busy := slices.ContainsFunc(g.replicas, func(r *replica) bool { return !slices.Contains(tried, r) && g.look(r).usable })
+	busy := slices.ContainsFunc(g.replicas, func(r *replica) bool {
+		v := g.look(r)
+		return !slices.Contains(tried, r) && v.usable && v.suits(w)
+	})
 	if !busy || errors.Is(err, backends.ErrLost) {
 		return err
 	}

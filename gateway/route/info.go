@@ -16,11 +16,11 @@ func (g *Group) Info() backends.Info {
 	for i, r := range g.replicas {
 		views[i] = g.look(r)
 	}
-	best := views[max(slices.IndexFunc(views, func(v view) bool { return v.usable }), 0)]
+	best := best(views)
 	out := best.info
 	out.Model = g.cfg.Model
 	out.Ready, out.State, out.Reason = best.usable, best.state, best.reason
-	out.Workers, out.Busy = 0, 0
+	out.Workers, out.Busy, out.Load = 0, 0, 0
 	if best.usable {
 		out.State, out.Reason = stateReady, ""
 	}
@@ -41,12 +41,23 @@ func (g *Group) Info() backends.Info {
 	return out
 }
 
+// best is the view that stands for all: of a replica that is usable, and of those one that can do all that a model's can.
+func best(views []view) view {
+	for _, w := range []want{{sampled: true}, {}} {
+		if at := slices.IndexFunc(views, func(v view) bool { return v.usable && v.suits(w) }); at >= 0 {
+			return views[at]
+		}
+	}
+	return views[0]
+}
+
 func (g *Group) describe(views []view) []backends.ReplicaInfo {
 	out := make([]backends.ReplicaInfo, len(views))
 	for i, v := range views {
 		r := g.replicas[i]
 		out[i] = backends.ReplicaInfo{
 			Name: r.Name, Backend: v.info.Backend, Ready: v.usable, State: v.state, Reason: v.reason, InFlight: r.inFlight, Workers: r.Workers,
+			Unsampled: v.info.Unsampled,
 		}
 	}
 	return out

@@ -69,7 +69,8 @@ func (g *Group) WaitReady(ctx context.Context) error {
 		if err := g.lost(); err != nil {
 			return true, err
 		}
-		return turn && len(g.free(nil)) > 0, nil
+		free, _ := g.free(want{}, nil)
+		return turn && len(free) > 0, nil
 	})
 }
 
@@ -86,47 +87,54 @@ func (g *Group) lost() error {
 }
 
 // acquire waits for a replica, in line. It does not wait while there is none that could be waited for.
-func (g *Group) acquire(ctx context.Context, k *key) (*lease, error) {
+func (g *Group) acquire(ctx context.Context, w want) (*lease, error) {
 	var l *lease
 	err := g.await(ctx, func(turn bool) (bool, error) {
-		if !g.anyUsable() {
-			return true, g.unavailable()
+		if !g.anyUsable(w) {
+			return true, g.unavailable(w)
 		}
 		if turn {
-			l = g.take(k, nil)
+			l = g.take(w, nil)
 		}
 		return l != nil, nil
 	})
 	return l, err
 }
 
+// want is what a request wants of a replica.
+type want struct {
+	key     *key // nil: any is as good as another
+	sampled bool // tokens are chosen by the request's parameters
+}
+
+// suits says that the replica can do it, if it can do anything.
+func (v view) suits(w want) bool { return !w.sampled || v.info.Samples && v.info.Unsampled == "" }
+
 // anyUsable reports whether a replica could run a request, if not now then soon. The mutex is held.
-func (g *Group) anyUsable() bool {
-	return slices.ContainsFunc(g.replicas, func(r *replica) bool { return g.look(r).usable })
+func (g *Group) anyUsable(w want) bool {
+	return slices.ContainsFunc(g.replicas, func(r *replica) bool { v := g.look(r); return v.usable && v.suits(w) })
 }
 
 // free are the replicas that could run a request now, but for those tried already. The mutex is held.
-func (g *Group) free(tried []*replica) []*replica {
-	var out []*replica
+func (g *Group) free(w want, tried []*replica) (free []*replica, all []candidate) {
 	for _, r := range g.replicas {
-		if !slices.Contains(tried, r) && g.look(r).free {
-			out = append(out, r)
+		if slices.Contains(tried, r) {
+			continue
+		}
+		if v := g.look(r); v.free && v.suits(w) {
+			free, all = append(free, r), append(all, r.candidate(&v.info))
 		}
 	}
-	return out
+	return free, all
 }
 
 // take picks a free replica, nil if there is none. The mutex is held.
-func (g *Group) take(k *key, tried []*replica) *lease {
-	free := g.free(tried)
+func (g *Group) take(w want, tried []*replica) *lease {
+	free, all := g.free(w, tried)
 	if len(free) == 0 {
 		return nil
 	}
-	all := make([]candidate, len(free))
-	for i, r := range free {
-		all[i] = candidate{r.Name, r.capacity, r.inFlight}
-	}
-	at, why := pick(all, k, g.cfg.StickyLoad, g.dice)
+	at, why := pick(all, w.key, g.cfg.StickyLoad, g.dice)
 	if tried != nil {
 		why = reasonFailover
 	}
@@ -134,8 +142,8 @@ func (g *Group) take(k *key, tried []*replica) *lease {
 }
 
 // another takes a replica that was not tried yet, nil if none is free: a request that has failed once does not wait here.
-func (g *Group) another(k *key, tried []*replica) *lease {
+func (g *Group) another(w want, tried []*replica) *lease {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.take(k, tried)
+	return g.take(w, tried)
 }

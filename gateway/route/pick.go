@@ -4,16 +4,27 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+
+	"qr-gateway/backends"
 )
 
 // candidate is a replica that could run a request now.
 type candidate struct {
 	name     string
 	capacity float64
-	inFlight int
+	inFlight float64 // requests, or as much work as so many
 }
 
-func (c candidate) load() float64 { return float64(c.inFlight) / c.capacity }
+func (c candidate) load() float64 { return c.inFlight / c.capacity }
+
+// candidate is r as it is to be picked by. An engine that says what it has to do is believed, but for requests that it hasn't seen yet.
+func (r *replica) candidate(info *backends.Info) candidate {
+	c := candidate{name: r.Name, capacity: r.capacity, inFlight: float64(r.inFlight)}
+	if info.Load > 0 {
+		c.inFlight = info.Load*float64(r.Workers) + float64(max(r.inFlight-info.Busy, 0))
+	}
+	return c
+}
 
 // reason says why a replica was picked.
 type reason string

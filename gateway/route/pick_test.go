@@ -125,12 +125,30 @@ func TestStickyWithinBounds(t *testing.T) {
 		all := []candidate{{name: "a", capacity: 4}, {name: "b", capacity: 4}}
 		k := keyFor(rapid.IntRange(0, 1000).Draw(t, "key"))
 		h := home(all, *k)
-		all[h].inFlight, all[1-h].inFlight = rapid.IntRange(0, 4).Draw(t, "home"), rapid.IntRange(0, 4).Draw(t, "other")
+		all[h].inFlight, all[1-h].inFlight = rapid.Float64Range(0, 4).Draw(t, "home"), rapid.Float64Range(0, 4).Draw(t, "other")
 		at, why := pick(all, k, 0.5, rand.Float64)
 		if stays := all[h].inFlight-all[1-h].inFlight <= 2; stays != (at == h) || stays != (why == reasonSticky) {
-			t.Fatalf("with %d and %d of 4 the pick is home %t for %s", all[h].inFlight, all[1-h].inFlight, at == h, why)
+			t.Fatalf("with %g and %g of 4 the pick is home %t for %s", all[h].inFlight, all[1-h].inFlight, at == h, why)
 		}
 	})
+}
+
+// TestToldLoad holds what is made of the load that an engine tells.
+func TestToldLoad(t *testing.T) {
+	r := &replica{Replica: Replica{Name: "a", Workers: 4}, capacity: 8, inFlight: 3}
+	for name, c := range map[string]struct {
+		info backends.Info
+		load float64
+	}{
+		"nothing told":             {backends.Info{Busy: 3}, 3.0 / 8},
+		"told, all seen":           {backends.Info{Busy: 3, Load: 1.5}, 6.0 / 8},
+		"told, two not seen":       {backends.Info{Busy: 1, Load: 0.25}, 3.0 / 8},
+		"told, one not noted here": {backends.Info{Busy: 4, Load: 1}, 4.0 / 8},
+	} {
+		if got := r.candidate(&c.info).load(); got != c.load {
+			t.Errorf("%s: load %g, want %g", name, got, c.load)
+		}
+	}
 }
 
 // TestLessLoadedOfTwo holds that the fullest of several is never picked without a key.
@@ -139,7 +157,7 @@ func TestLessLoadedOfTwo(t *testing.T) {
 		all := crew(t, 2)
 		full := rapid.IntRange(0, len(all)-1).Draw(t, "full")
 		for i := range all {
-			all[i].inFlight = rapid.IntRange(0, 3).Draw(t, "busy")
+			all[i].inFlight = rapid.Float64Range(0, 3).Draw(t, "busy")
 		}
 		all[full].inFlight = 100
 		if at, _ := pick(all, nil, 0.5, rand.Float64); at == full {

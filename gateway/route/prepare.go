@@ -15,7 +15,7 @@ import (
 func (g *Group) Prepare(ctx context.Context, req *backends.Request) (*backends.Prepared, error) {
 	var tried []*replica
 	for {
-		r, others, err := g.preparer(ctx, tried)
+		r, others, err := g.preparer(ctx, want{sampled: req.Sampled}, tried)
 		if err != nil {
 			return nil, err
 		}
@@ -72,19 +72,19 @@ func (g *Group) slow(ctx context.Context, r *replica) {
 }
 
 // preparer finds a replica that was not tried, and tells whether there are more. A lone one waits for itself in its own way.
-func (g *Group) preparer(ctx context.Context, tried []*replica) (r *replica, others bool, err error) {
+func (g *Group) preparer(ctx context.Context, w want, tried []*replica) (r *replica, others bool, err error) {
 	if len(g.replicas) == 1 {
 		return g.replicas[0], false, nil
 	}
 	over := time.Now().Add(g.cfg.Wait)
 	err = g.watch(ctx, func() (bool, error) {
-		fit := g.preparers(tried)
+		fit := g.preparers(w, tried)
 		if len(fit) > 0 {
 			r, others = fit[0], len(fit) > 1
 			return true, nil
 		}
 		if g.hopeless() || time.Now().After(over) {
-			return true, g.unavailable()
+			return true, g.unavailable(w)
 		}
 		return false, nil
 	})
@@ -104,7 +104,7 @@ func (g *Group) hopeless() bool {
 }
 
 // preparers are the replicas that could prepare a request, the best first. The mutex is held.
-func (g *Group) preparers(tried []*replica) []*replica {
+func (g *Group) preparers(w want, tried []*replica) []*replica {
 	var usable, paused []*replica
 	var all []candidate
 	for _, r := range g.replicas {
@@ -112,9 +112,10 @@ func (g *Group) preparers(tried []*replica) []*replica {
 			continue
 		}
 		switch v := g.look(r); {
+		case !v.suits(w):
 		case v.usable:
 			usable = append(usable, r)
-			all = append(all, candidate{r.Name, r.capacity, r.inFlight})
+			all = append(all, r.candidate(&v.info))
 		case v.state == statePaused:
 			paused = append(paused, r)
 		}
@@ -146,11 +147,14 @@ func (g *Group) watch(ctx context.Context, try func() (bool, error)) error {
 }
 
 // unavailable says why no replica can take a request. The mutex is held.
-func (g *Group) unavailable() error {
+func (g *Group) unavailable(w want) error {
 	var why []string
 	for _, r := range g.replicas {
 		v := g.look(r)
 		text := v.state
+		if v.usable && !v.suits(w) {
+			v.reason = "chooses no tokens by qr_ parameters: " + v.info.Unsampled
+		}
 		if v.reason != "" {
 			text += ": " + v.reason
 		}

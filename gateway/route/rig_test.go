@@ -32,6 +32,8 @@ type engine struct {
 	prepare atomic.Bool             // holds every Prepare
 	run     func(context.Context) error
 	raw     bool
+	samples atomic.Pointer[string] // why it can't choose tokens by parameters; empty: it can; nil: it is no such backend
+	load    atomic.Uint64          // that it tells, in hundredths
 
 	runs atomic.Int64 // under way
 	all  atomic.Int64 // ever
@@ -82,7 +84,10 @@ func (e *engine) Generate(ctx context.Context, p *backends.Prepared, emit func(b
 
 func (e *engine) Info() backends.Info {
 	info := e.Model.Info()
-	info.Raw = e.raw
+	info.Raw, info.Load = e.raw, float64(e.load.Load())/100
+	if why := e.samples.Load(); why != nil {
+		info.Raw, info.Samples, info.Unsampled = true, true, *why
+	}
 	return info
 }
 
@@ -154,9 +159,13 @@ func ask(ctx context.Context, g backends.Backend, prompt string) answer {
 }
 
 func askWith(ctx context.Context, g backends.Backend, prompt string, emit func(backends.Event) error) answer {
+	return askFor(ctx, g, request(prompt), emit)
+}
+
+func askFor(ctx context.Context, g backends.Backend, r *backends.Request, emit func(backends.Event) error) answer {
 	var a answer
 	var text strings.Builder
-	p, err := g.Prepare(ctx, request(prompt))
+	p, err := g.Prepare(ctx, r)
 	if err != nil {
 		return answer{err: err}
 	}

@@ -20,8 +20,8 @@ func checkSame(all []Replica) error {
 	first := &reference{name: all[0].Name, info: all[0].Backend.Info()}
 	for _, r := range all[1:] {
 		info := r.Backend.Info()
-		if info.Raw != first.info.Raw || info.PassParams != first.info.PassParams {
-			errs = append(errs, fmt.Errorf("replicas %s (%s) and %s (%s) can't stand in for each other: one of them takes requests, or qr_ keys, as clients send them",
+		if info.Raw != first.info.Raw || info.PassParams != first.info.PassParams || info.Samples != first.info.Samples {
+			errs = append(errs, fmt.Errorf("replicas %s (%s) and %s (%s) can't stand in for each other: one of them takes requests, or qr_ keys, as clients send them, or chooses no tokens by such keys",
 				first.name, first.info.Backend, r.Name, info.Backend))
 			continue
 		}
