@@ -3,11 +3,11 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"qr-gateway/gateway/queue"
@@ -125,7 +125,7 @@ func (q *Queue) askOnce(ctx context.Context, c *claimant, token string) (any, er
 	defer stop()
 	o, noted := &c.offer, c.noted
 	c.noted = true
-	return q.run(ctx, "claim", token, o.Node, q.id, c.waiter, int(o.Least), jsonList(o.Models), jsonList(o.Loaded), jsonWarm(o.Warm), noted)
+	return q.run(ctx, "claim", token, hidden(o.Node), q.id, c.waiter, int(o.Least), words(o.Models), words(o.Loaded), hashes(o.Warm), noted)
 }
 
 func (q *Queue) giveBack(ctx context.Context, l queue.Lease) error {
@@ -138,25 +138,22 @@ func (q *Queue) giveBack(ctx context.Context, l queue.Lease) error {
 func (q *Queue) withdraw(ctx context.Context, c *claimant) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
 	defer stop()
-	if _, err := q.run(ctx, "withdraw", c.waiter, jsonList(c.offer.Models)); err != nil {
+	if _, err := q.run(ctx, "withdraw", c.waiter, words(c.offer.Models)); err != nil {
 		q.deps.Log.DebugContext(ctx, "withdraw claim", "error", err)
 	}
 }
 
-// take reads id, epoch, key, model, class, cost, weight, time left, idempotency key, prefixes, owner, payload.
+// take reads id, epoch, time left, parcel.
 func (q *Queue) take(v []any, node string) (queue.Lease, error) {
-	if len(v) != 12 {
+	if len(v) != 4 {
 		return queue.Lease{}, errors.New("claim a job: what the queue's server answers is not whole")
 	}
-	weight, err := strconv.ParseFloat(text(v[6]), 64)
+	job, err := openParcel([]byte(text(v[3])))
 	if err != nil {
-		return queue.Lease{}, fmt.Errorf("claim a job: read its weight: %w", err)
+		return queue.Lease{}, fmt.Errorf("claim job %s: %w", text(v[0]), err)
 	}
-	job := queue.Job{
-		ID: text(v[0]), Key: text(v[2]), Model: text(v[3]), Class: queue.Class(number(v[4])), Cost: int(number(v[5])), Weight: weight,
-		IdempotencyKey: text(v[8]), Prefixes: readPrefixes(text(v[9])), Owner: text(v[10]), Payload: []byte(text(v[11])),
-	}
-	if left := micros(v[7]); left != 0 {
+	job.ID = text(v[0])
+	if left := micros(v[2]); left != 0 {
 		job.Deadline = time.Now().Add(left)
 	}
 	lease := queue.Lease{Job: job, Epoch: number(v[1]), Node: node}
@@ -175,21 +172,25 @@ func (q *Queue) nudge(model string, class queue.Class) {
 	}
 }
 
-func jsonList(words []string) string {
-	if len(words) == 0 {
-		return "[]"
+// words is a list for a script.
+func words(list []string) string {
+	var b strings.Builder
+	for i, w := range list {
+		if i > 0 {
+			b.WriteByte(1)
+		}
+		b.WriteString(hidden(w))
 	}
-	data, err := json.Marshal(words)
-	if err != nil {
-		return "[]" // texts always have a form
-	}
-	return string(data)
+	return b.String()
 }
 
-func jsonWarm(hashes []uint64) string {
-	words := make([]string, len(hashes))
-	for i, h := range hashes {
-		words[i] = strconv.FormatUint(h, 16)
+func hashes(list []uint64) string {
+	var b []byte
+	for i, h := range list {
+		if i > 0 {
+			b = append(b, 1)
+		}
+		b = strconv.AppendUint(b, h, 16)
 	}
-	return jsonList(words)
+	return string(b)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // layout is the version of the keys and scripts. Processes with another one may not share a queue.
-const layout = "qr-gateway queue 1"
+const layout = "qr-gateway queue 2"
 
 // RefusedError is a server that the queue doesn't take, and how to mend it.
 type RefusedError struct {

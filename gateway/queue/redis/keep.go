@@ -66,7 +66,7 @@ func (q *Queue) caughtUp() {
 // hear takes one message: to all, the line of a new job; to this process, a list that begins with what it is about.
 func (q *Queue) hear(own bool, payload string) {
 	if !own {
-		class, model, _ := strings.Cut(payload, ":")
+		class, model, _ := strings.Cut(shown(payload), ":")
 		n, err := strconv.Atoi(class)
 		if err == nil {
 			q.nudge(model, queue.Class(n))

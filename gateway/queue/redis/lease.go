@@ -86,7 +86,7 @@ func (q *Queue) Settle(ctx context.Context, l queue.Lease, o queue.Outcome) erro
 	}
 	token := rand.Text()
 	err := q.asHolder(ctx, l, queue.Progress{}, func() (string, error) {
-		return q.word(ctx, "settle", l.Job.ID, l.Epoch, string(o.State), o.Cost, o.Reason, token)
+		return q.word(ctx, "settle", l.Job.ID, l.Epoch, string(o.State), o.Cost, hidden(o.Reason), token)
 	})
 	if err == nil {
 		q.release(l)
@@ -118,8 +118,8 @@ func (q *Queue) asHolder(ctx context.Context, l queue.Lease, p queue.Progress, d
 
 func (q *Queue) restore(ctx context.Context, l queue.Lease, p queue.Progress) error {
 	j := &l.Job
-	answer, err := q.word(ctx, "restore", j.ID, l.Epoch, j.Key, j.Model, int(j.Class), j.Cost, weight(j), j.Charge(j.Cost), j.IdempotencyKey,
-		j.Owner, q.id, l.Node, p.Seq, p.Cost)
+	answer, err := q.word(ctx, "restore", j.ID, l.Epoch, hidden(j.Key), line(j), j.Cost, weight(j), j.Charge(j.Cost), hidden(j.IdempotencyKey),
+		q.id, hidden(l.Node), p.Seq, p.Cost)
 	if err == nil && answer != "ok" {
 		err = errors.New("the queue's server did not take back a run that it had forgotten")
 	}

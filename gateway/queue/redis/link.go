@@ -2,11 +2,13 @@ package redis
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // library is what scripts share: functions, and what stands between them. Redis makes all functions of a script anew each time it
-// runs, so a script gets only those that it uses.
+// runs, so a script gets only those that it uses, in one table: a function costs more the more locals it and the others share, since
+// Lua looks for each of them in a list.
 type library []chunk
 
 // chunk is a function with its name, or anything else without one.
@@ -21,7 +23,7 @@ func parse(text string) library {
 		switch {
 		case begins:
 			name, _, _ := strings.Cut(rest, "(")
-			all = append(all, chunk{name: name, text: line})
+			all = append(all, chunk{name: name, text: rest})
 			inside = !strings.HasSuffix(strings.TrimSpace(line), " end")
 		case inside:
 			all[len(all)-1].text += line
@@ -33,27 +35,56 @@ func parse(text string) library {
 	return all
 }
 
-// link is what a script needs of the library, in its order.
+var (
+	word   = regexp.MustCompile(`[A-Za-z_]+`)
+	called = regexp.MustCompile(`\b[a-z]+\(`)
+)
+
+// link is a script with what it needs of the library. What stands between functions comes first.
 func (l library) link(body string) string {
-	names := regexp.MustCompile(`[A-Za-z_]+`)
+	keep := l.needs(body)
+	var before, functions strings.Builder
+	for i, c := range l {
+		switch {
+		case c.name == "":
+			before.WriteString(c.text)
+		case keep[i]:
+			functions.WriteString(c.name + " = function" + strings.TrimRight(strings.TrimPrefix(l.qualify(c.text), "F."+c.name), "\n") + ",\n")
+		}
+	}
+	return before.String() + "local F\nF = {\n" + functions.String() + "}\n" + l.qualify(body)
+}
+
+// needs says which parts a script needs.
+func (l library) needs(body string) []bool {
 	need := map[string]bool{}
-	for _, word := range names.FindAllString(body, -1) {
-		need[word] = true
+	for _, w := range word.FindAllString(body, -1) {
+		need[w] = true
 	}
 	keep := make([]bool, len(l))
 	for i := len(l) - 1; i >= 0; i-- { // a function uses only what stands before it
 		if keep[i] = l[i].name == "" || need[l[i].name]; !keep[i] {
 			continue
 		}
-		for _, word := range names.FindAllString(l[i].text, -1) {
-			need[word] = true
+		for _, w := range word.FindAllString(l[i].text, -1) {
+			need[w] = true
 		}
 	}
+	return keep
+}
+
+// qualify names the table before each call of a function of the library.
+func (l library) qualify(text string) string {
 	var b strings.Builder
-	for i, c := range l {
-		if keep[i] {
-			b.WriteString(c.text)
+	done := 0
+	for _, at := range called.FindAllStringIndex(text, -1) {
+		name := text[at[0] : at[1]-1]
+		of := at[0] > 0 && strings.ContainsRune(".:", rune(text[at[0]-1]))
+		if of || !slices.ContainsFunc(l, func(c chunk) bool { return c.name == name }) {
+			continue
 		}
+		b.WriteString(text[done:at[0]] + "F.")
+		done = at[0]
 	}
-	return b.String()
+	return b.String() + text[done:]
 }

@@ -6,6 +6,10 @@
 // published to those who wait for it; a slow poll makes up for what is lost on the way. The scripts are in lua, and the
 // layout of the keys at the top of lua/line.lua.
 //
+// Each step of a job is one exchange with the server. For a job alone in its line that nobody watches it takes at most so many commands
+// there, the script itself among them: 20 to submit, 23 to claim, 5 for a heartbeat, 16 to settle. A submission takes 2 more for each of
+// the first 16 other keys that go before it, since it tells the position. Nothing is published that nobody waits for.
+//
 // A [Queue] has the goroutines of [Queue.Run]: one that reads what is published, and one that keeps time: it sweeps, says that this process is alive, and polls.
 // What Redis forgets (it was emptied, or a replica took over that was behind) the gateways submit again, see queue.ErrUnknown and
 // queue.Job.Floor; runs whose client has part of the answer go on, and their heartbeats enter them again.

@@ -182,7 +182,7 @@ func TestForeignKeys(t *testing.T) {
 	c.Name = "other"
 	says(t, refused(t, c), "{qr:other}", "another name")
 	c.Name = "old"
-	says(t, refused(t, c), "qr-gateway queue 0", "qr-gateway queue 1")
+	says(t, refused(t, c), "qr-gateway queue 0", "qr-gateway queue 2")
 	c.Name = "mine"
 	q, err := redis.Open(t.Context(), c, quiet())
 	if err != nil {

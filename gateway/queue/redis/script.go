@@ -34,14 +34,15 @@ const payloadTTL = 24 * time.Hour
 
 // newScripts writes the limits into the scripts: they don't change while a queue is open, and cost nothing there.
 func newScripts(cfg Config, clock string) scripts {
-	head, library := clock+limits(cfg), parse(source("line")+source("state"))
+	head, library := limits(cfg), parse(clock+codec()+source("line")+source("state"))
 	all := scripts{}
 	for _, name := range []string{
 		"submit", "claim", "withdraw", "heartbeat", "restore", "settle", "cancel", "watch", "append", "read", "sweep", "alive", "stats",
 		"announce", "members", "depart", "drain",
 	} {
 		body := source(name)
-		all[name] = client.NewScript(head + library.link(body) + body)
+		whole := "local function main()\n" + body + "end\nlocal answer = main()\nsave()\nreturn answer\n"
+		all[name] = client.NewScript(head + library.link(whole))
 	}
 	return all
 }
@@ -74,8 +75,10 @@ func limits(cfg Config) string {
 	put("age", cfg.Age.Microseconds())
 	put("affinity_age", cfg.AffinityAge.Microseconds())
 	put("waiter", (3 * cfg.Poll).Microseconds())
-	put("keep", max(time.Second, cfg.Keep).Milliseconds())
-	put("payload_ttl", payloadTTL.Milliseconds())
+	put("tick", min(1000, cfg.Lease.Microseconds()/20))
+	for name, d := range map[string]time.Duration{"keep": max(time.Second, cfg.Keep), "payload_ttl": payloadTTL, "lease_ms": cfg.Lease} {
+		fmt.Fprintf(&b, " %s = '%d',", name, d.Milliseconds()) // only for commands, which take texts faster
+	}
 	b.WriteString(" }\n")
 	return b.String()
 }

@@ -64,7 +64,7 @@ func addLine(s *queue.Stats, row []any) {
 	if len(row) != 5 {
 		return
 	}
-	digits, model, _ := strings.Cut(text(row[0]), ":")
+	digits, model, _ := strings.Cut(shown(text(row[0])), ":")
 	class, err := strconv.Atoi(digits)
 	if err != nil || class < 0 || class >= queue.Classes {
 		return

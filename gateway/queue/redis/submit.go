@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"qr-gateway/gateway/queue"
@@ -14,8 +15,8 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if err := q.check(ctx, &job); err != nil {
 		return queue.Ticket{}, fmt.Errorf("submit job %q: %w", job.ID, err)
 	}
-	reply, err := q.run(ctx, "submit", job.ID, job.Key, job.Model, int(job.Class), job.Cost, weight(&job), job.Charge(job.Cost),
-		q.patience(&job).Microseconds(), job.IdempotencyKey, writePrefixes(job.Prefixes), job.Floor, job.Owner, q.id, job.Payload)
+	reply, err := q.run(ctx, "submit", job.ID, hidden(job.Key), line(&job), job.Cost, weight(&job), job.Charge(job.Cost),
+		q.patience(&job).Microseconds(), hidden(job.IdempotencyKey), job.Floor, q.id, len(job.Payload), parcel(&job))
 	if err != nil {
 		return queue.Ticket{}, err
 	}
@@ -31,6 +32,9 @@ func (q *Queue) check(ctx context.Context, job *queue.Job) error {
 	}
 	return job.Check()
 }
+
+// line is the name of the line that a job waits in.
+func line(j *queue.Job) string { return strconv.Itoa(int(j.Class)) + ":" + hidden(j.Model) }
 
 func weight(j *queue.Job) float64 {
 	if j.Weight == 0 {
@@ -66,7 +70,7 @@ func readTicket(reply []any) (queue.Ticket, error) {
 
 // Cancel implements [queue.Submitter].
 func (q *Queue) Cancel(ctx context.Context, id, reason string) error {
-	answer, err := q.word(ctx, "cancel", id, reason)
+	answer, err := q.word(ctx, "cancel", id, hidden(reason))
 	if err == nil && answer == "unknown" {
 		err = queue.ErrUnknown
 	}

@@ -51,19 +51,11 @@ func readNews(v []any) (news, error) {
 		return news{}, errors.New("a status is not whole")
 	}
 	return news{id: text(v[0]), revision: number(v[1]), Status: queue.Status{
-		State: queue.State(text(v[2])), Epoch: number(v[3]), Position: int(number(v[4])), Wait: micros(v[5]), Reason: text(v[6]),
+		State: queue.State(text(v[2])), Epoch: number(v[3]), Position: int(number(v[4])), Wait: micros(v[5]), Reason: shown(text(v[6])),
 	}}, nil
 }
 
-// prefixes are written in hexadecimal: a script's numbers hold 53 bits only.
-func writePrefixes(p []uint64) string {
-	words := make([]string, len(p))
-	for i, h := range p {
-		words[i] = strconv.FormatUint(h, 16)
-	}
-	return strings.Join(words, ",")
-}
-
+// readPrefixes reads hexadecimal numbers: a script's own hold 53 bits only.
 func readPrefixes(s string) []uint64 {
 	if s == "" {
 		return nil

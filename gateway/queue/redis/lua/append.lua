@@ -2,8 +2,7 @@
 
 local j, no = holder(ARGV[1], ARGV[2])
 if not j then return no end
-local key, bytes, first = P .. 'log:' .. j.id, num(j.logbytes), num(j.logfirst)
-if first == 0 then first = 1 end
+local key, bytes, first = P .. 'log:' .. j.id, num(j.logbytes), math.max(1, num(j.logfirst))
 for i = 3, #ARGV do
   call('RPUSH', key, ARGV[2] .. ':' .. ARGV[i])
   bytes = bytes + #ARGV[i]
@@ -14,6 +13,7 @@ while n > C.log_entries or bytes > C.log_bytes do
   bytes = bytes - (#old - string.find(old, ':', 1, true))
   n, first = n - 1, first + 1
 end
-set(j, { logbytes = bytes, logfirst = first })
+j.logbytes, j.logfirst = exact(bytes), exact(first)
+write(j)
 telllog(j)
 return 'ok'

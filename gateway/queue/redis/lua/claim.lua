@@ -1,46 +1,43 @@
--- ARGV: token, node, client, waiter, least class, models, loaded models, warm prefixes, whether the waiter is noted; models to
--- prefixes as JSON lists.
--- Returns the job, or nothing after it has noted the waiter.
+-- ARGV: token, node, client, waiter, least class, models, loaded models, warm prefixes, whether the waiter is noted; each list has a
+-- byte 1 between its words.
+-- Returns the job's id, epoch, time left and what its node gets, or nothing after it has noted the waiter.
 
-local least = num(ARGV[5])
-local models, loaded, warm = cjson.decode(ARGV[6]), {}, {}
-for _, m in ipairs(cjson.decode(ARGV[7])) do loaded[m] = true end
-for _, h in ipairs(cjson.decode(ARGV[8])) do warm[h] = true end
+local least_class = num(ARGV[5])
+local models, loaded, warm = {}, {}, {}
+for m in string.gmatch(ARGV[6], '[^\1]+') do models[#models + 1] = m end
+for m in string.gmatch(ARGV[7], '[^\1]+') do loaded[m] = true end
+for h in string.gmatch(ARGV[8], '[^\1]+') do warm[h] = true end
+local any_warm = ARGV[8] ~= ''
 
-local function grant(j)
-  return {
-    j.id, exact(num(j.epoch)), j.key, j.model, j.class, j.cost, j.weight, exact(num(j.dl) > 0 and num(j.dl) - now or 0), j.idem,
-    j.prefixes, j.owner, j.payload or call('GET', P .. 'pay:' .. j.id) or '',
-  }
-end
+local function grant(j, payload) return { j.id, j.epoch, exact(j.dl ~= '0' and num(j.dl) - now or 0), payload or '' } end
 
 local function waiter(f)
   for _, m in ipairs(models) do
-    for class = 0, least do f(P .. 'wait:' .. class .. ':' .. m) end
+    for class = 0, least_class do f(P .. 'wait:' .. class .. ':' .. m) end
   end
   f(P .. 'waiters')
 end
 
-local function oldest(cm)
-  local first = call('ZRANGE', P .. 'a:' .. cm, 0, 0, 'WITHSCORES')
-  return first[1], num(first[2])
-end
-
--- options are the lines that have something for the offer.
+-- options are the lines that have something for the offer, each with its oldest job.
 local function options()
   local all = {}
   for _, m in ipairs(models) do
-    for class = 0, 2 do
-      local o = { cm = class .. ':' .. m, class = class, loaded = loaded[m] }
-      o.id, o.sub = oldest(o.cm)
-      if o.id then
-        if C.age > 0 then o.class = math.max(0, class - math.floor((now - o.sub) / C.age)) end
-        o.aged = o.class < class
-        if o.class <= least then all[#all + 1] = o end
-      end
+    for class = 0, (C.age > 0 and 2 or least_class) do
+      local cm = class .. ':' .. m
+      if line(cm).jobs > 0 then all[#all + 1] = { cm = cm, class = class, loaded = loaded[m] } end
     end
   end
-  return all
+  if #all == 1 and all[1].class == 0 then return all end -- its age makes no difference
+  local fit = {}
+  for _, o in ipairs(all) do
+    local first = call('ZRANGE', P .. 'a:' .. o.cm, '0', '0', 'WITHSCORES')
+    local class = o.class
+    o.id, o.sub = first[1], num(first[2])
+    if C.age > 0 then o.class = math.max(0, class - math.floor((now - o.sub) / C.age)) end
+    o.aged = o.class < class
+    if o.class <= least_class then fit[#fit + 1] = o end
+  end
+  return fit
 end
 
 local function sooner(a, b)
@@ -51,6 +48,7 @@ end
 -- best is the line to serve. One whose model is loaded is preferred as long as nobody waits too long for it.
 local function best()
   local all, first, near = options(), nil, nil
+  if #all == 1 then return all[1] end
   for _, o in ipairs(all) do
     if sooner(o, first) then first = o end
   end
@@ -61,65 +59,75 @@ local function best()
   return near or first
 end
 
+-- warmth is how much of a job's prompt is warm. Its prefixes stand at the head of what its node gets: 64 of 17 bytes at most.
 local function warmth(id)
   local n, most = 0, 0
-  for h in string.gmatch(call('HGET', P .. 'job:' .. id, 'prefixes') or '', '[^,]+') do
+  local prefixes = match(call('GETRANGE', P .. 'pay:' .. id, '0', '1100'), '^([^\1]*)\1')
+  for h in string.gmatch(prefixes or '', '[^,]+') do
     n = n + 1
     if warm[h] then most = n end
   end
   return most
 end
 
--- choose is the next job of a line: that of the key whose turn it is, or of one whose turn is near and whose prefix is warm.
-local function choose(cm)
-  local turns = call('ZRANGE', P .. 't:' .. cm, 0, next(warm) and 15 or 0, 'WITHSCORES')
-  local chosen, most = nil, 0
+-- choose finds the next job of a line: that of the key whose turn it is, or of one whose turn is near and whose prefix is warm.
+local function choose(o)
+  local turns = call('ZRANGE', P .. 't:' .. o.cm, '0', any_warm and '15' or '0', 'WITHSCORES')
+  local most
+  o.head = num(turns[2])
+  if o.aged then return end
+  o.id = nil
   for i = 1, #turns, 2 do
-    if num(turns[i + 1]) > num(turns[2]) + C.affinity_slack then break end
-    local id = call('ZRANGE', lane(cm, string.sub(turns[i], 17)), 0, 0)[1]
-    local n = next(warm) and warmth(id) or 0
-    if not chosen or n > most then chosen, most = id, n end
-    if #turns == 2 or now - num(call('ZSCORE', P .. 'a:' .. cm, id)) >= C.affinity_age then break end
+    local tag = num(turns[i + 1])
+    if tag > o.head + C.affinity_slack then break end
+    local id = call('ZRANGE', lane(o.cm, string.sub(turns[i], 17)), '0', '0')[1]
+    local n = any_warm and warmth(id) or 0
+    if not o.id or n > most then o.id, most, o.member, o.tag = id, n, turns[i], tag end
+    if #turns == 2 or now - num(call('ZSCORE', P .. 'a:' .. o.cm, id)) >= C.affinity_age then break end
   end
-  return chosen
 end
 
+-- pick returns the job to run, how it was found and its payload.
 local function pick()
   while true do
     local o = best()
     if not o then return nil end
-    local j = job(o.aged and o.id or choose(o.cm))
-    j.payload = call('GET', P .. 'pay:' .. j.id)
-    if not j.payload then
+    choose(o)
+    local got = call('MGET', P .. 'job:' .. o.id, P .. 'pay:' .. o.id)
+    local j = job(o.id, got[1])
+    if not got[2] then
       finish(j, 'failed', 'the queue has lost the payload of the job')
-    elseif num(j.dl) == 0 or now < num(j.dl) then
-      return j
+    elseif j.dl == '0' or now < num(j.dl) then
+      return j, o, got[2]
     else
       expire(j)
     end
   end
 end
 
-local again = call('GET', P .. 'tok:' .. ARGV[1])
-local held = again and job(again)
-if held and running(held) and held.token == ARGV[1] then return grant(held) end
+local keys = { P .. 'tok:' .. ARGV[1] }
+for _, m in ipairs(models) do
+  for class = 0, 2 do keys[#keys + 1] = P .. 'm:' .. class .. ':' .. m end
+end
+local found = { begin(unpack(keys)) }
+for i, m in ipairs(models) do
+  for class = 0, 2 do line(class .. ':' .. m, found[3 * i - 1 + class] or false) end
+end
+local held = found[1] and job(found[1])
+if held and running(held) and held.token == ARGV[1] then return grant(held, call('GET', P .. 'pay:' .. held.id)) end
 
-local j = pick()
+local j, o, payload = pick()
 if not j then
-  waiter(function(k) call('ZADD', k, now + C.waiter, ARGV[4]) end)
+  waiter(function(k) call('ZADD', k, exact(now + C.waiter), ARGV[4]) end)
   return nil
 end
 if ARGV[9] == '1' then waiter(function(k) call('ZREM', k, ARGV[4]) end) end
-local cm = lineof(j)
-if num(j.free) == 0 then depart(cm) end
-serve(j)
-remove(j)
-bump(cm, 'running', 1)
-set(j, {
-  state = 'leased', epoch = num(j.epoch) + 1, node = ARGV[2], holder = ARGV[3], token = ARGV[1], expires = now + C.lease,
-  moved = now, seq = 0, taken = 0,
-})
+if j.free == '' then depart(line(j.line)) end
+serve(j, o)
+run(j.line, 1)
+j.state, j.epoch, j.node, j.holder, j.token = 'leased', exact(num(j.epoch) + 1), ARGV[2], ARGV[3], ARGV[1]
+j.expires, j.moved, j.seq, j.taken = exact(now + C.lease), exact(now), '0', '0'
 look(j)
-call('SET', P .. 'tok:' .. ARGV[1], j.id, 'PX', math.floor(C.lease / 1000))
+call('SET', P .. 'tok:' .. ARGV[1], j.id, 'PX', C.lease_ms)
 tell(j)
-return grant(j)
+return grant(j, payload)

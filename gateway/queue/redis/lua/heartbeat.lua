@@ -2,12 +2,14 @@
 
 local j, no = holder(ARGV[1], ARGV[2])
 if not j then return no end
-local seq, taken = num(ARGV[3]), math.max(num(j.taken), num(ARGV[4]))
-local begun = seq > 0 and j.state == 'leased'
-local change = { expires = now + C.lease, taken = taken }
-if seq > num(j.seq) then change.seq, change.moved = seq, now end
-if begun then change.state = 'streaming' end
-set(j, change)
-look(j)
-if begun then tell(j) end
+local seq = num(ARGV[3])
+j.expires, j.taken = exact(now + C.lease), exact(math.max(num(j.taken), num(ARGV[4])))
+if seq > num(j.seq) then j.seq, j.moved = ARGV[3], exact(now) end
+if seq == 0 or j.state ~= 'leased' then
+  write(j)
+  return 'ok'
+end
+j.state = 'streaming'
+if C.stall > 0 and C.stall < C.lease then look(j) end
+tell(j)
 return 'ok'

@@ -1,11 +1,12 @@
 -- ARGV: id, seq, client. Returns the sequence number of the first entry, some entries from seq on, and how the job stands.
 
-local j = job(ARGV[1])
+local j = job(ARGV[1], begin(P .. 'job:' .. ARGV[1]) or false)
 if not j then return nil end
 local key, first, seq, some = P .. 'log:' .. j.id, math.max(1, num(j.logfirst)), num(ARGV[2]), 256
 local n = call('LLEN', key)
-if not terminal(j) and not string.find(',' .. (j.readers or '') .. ',', ',' .. ARGV[3] .. ',', 1, true) then
-  set(j, { readers = (j.readers or '') .. ARGV[3] .. ',' })
+if not terminal(j) and not listed(j.readers, ARGV[3]) then
+  j.readers = j.readers .. ARGV[3] .. ','
+  write(j)
 end
 local from = math.max(seq, first)
 local entries = {}

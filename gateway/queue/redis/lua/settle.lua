@@ -1,6 +1,6 @@
 -- ARGV: id, epoch, state, tokens, reason, token of this call
 
-local j = job(ARGV[1])
+local j = job(ARGV[1], begin(P .. 'job:' .. ARGV[1]) or false)
 if j and j.settled == ARGV[6] then return 'ok' end
 local no = refuse(j, ARGV[2])
 if no then return no end

@@ -1,74 +1,88 @@
 -- The states of a job, and who is told of them.
 
 local function each(list, f)
-  for c in string.gmatch(list or '', '[^,]+') do f(c) end
+  for c in string.gmatch(list, '[^,]+') do f(c) end
 end
 
--- status is a job as a client reads it.
+local function listed(list, name) return string.find(',' .. list, ',' .. name .. ',', 1, true) ~= nil end
+
+local function running(j) return j.state == 'leased' or j.state == 'streaming' end
+
+local function terminal(j) return not running(j) and j.state ~= 'queued' end
+
+-- report is a job as a client reads it. One that doesn't wait has no position.
+local function report(j, position, wait) return { j.id, j.rev, j.state, j.epoch, exact(position or 0), exact(wait or 0), j.reason } end
+
 local function status(j)
-  local position, wait = 0, 0
-  if j.state == 'queued' then position, wait = place(j) end
-  return { j.id, exact(num(j.rev)), j.state, exact(num(j.epoch)), exact(position), exact(wait), j.reason or '' }
+  if j.state == 'queued' then return report(j, place(j)) end
+  return report(j)
 end
 
--- tell tells those who watch a job.
-local function tell(j)
-  j.rev = call('HINCRBY', P .. 'job:' .. j.id, 'rev', 1)
-  if (j.watch or '') ~= '' then
-    local news = status(j)
-    table.insert(news, 1, 's')
-    news = cjson.encode(news)
-    each(j.watch, function(c) call('PUBLISH', P .. 'c:' .. c, news) end)
+-- write keeps what is known of a job. What has ended is forgotten some time.
+local function write(j)
+  if terminal(j) then
+    call('SET', P .. 'job:' .. j.id, encode(j), 'PX', C.keep)
+  else
+    call('SET', P .. 'job:' .. j.id, encode(j))
   end
+end
+
+-- tell writes a job that has another state, and tells those who watch it; of one that waits it needs the place.
+local function tell(j, position, wait)
+  j.rev = exact(num(j.rev) + 1)
+  write(j)
+  if j.watch == '' then return end
+  local news = report(j, position, wait)
+  table.insert(news, 1, 's')
+  news = cjson.encode(news)
+  each(j.watch, function(c) call('PUBLISH', P .. 'c:' .. c, news) end)
 end
 
 local function telllog(j)
   each(j.readers, function(c) call('PUBLISH', P .. 'c:' .. c, cjson.encode({ 'l', j.id })) end)
 end
 
-local function wake(j) call('PUBLISH', P .. 'wake', lineof(j)) end
-
-local function running(j) return j.state == 'leased' or j.state == 'streaming' end
-
-local function terminal(j) return not running(j) and j.state ~= 'queued' end
+-- wake tells the claims that wait for a job of a line, if any do.
+local function wake(cm)
+  if call('EXISTS', P .. 'wait:' .. cm) == 1 then call('PUBLISH', P .. 'wake', cm) end
+end
 
 -- repeatkey is where the job of an idempotency key is noted.
 local function repeatkey(key, idem) return P .. 'rep:' .. #key .. ':' .. key .. ':' .. idem end
 
--- look sets when the sweeper has to look at a running job.
+-- look sets when the sweeper has to look at a running job. It may come too soon, as after a heartbeat: then the sweeper sets it again.
 local function look(j)
   local at = num(j.expires)
   if j.state == 'streaming' and C.stall > 0 then at = math.min(at, num(j.moved) + C.stall) end
-  call('ZADD', P .. 'run', at, j.id)
+  call('ZADD', P .. 'run', exact(at), j.id)
 end
 
 -- leavenode forgets the lease of a running job.
 local function leavenode(j)
   call('ZREM', P .. 'run', j.id)
-  bump(lineof(j), 'running', -1)
+  run(j.line, -1)
 end
 
 local function finish(j, state, reason)
   if running(j) then leavenode(j) else remove(j) end
-  set(j, { state = state, reason = reason, ended = now, settled = j.settled or '' })
+  j.state, j.reason = state, reason
   call('DEL', P .. 'pay:' .. j.id)
   call('SREM', P .. 'own:' .. j.client, j.id)
   count(state)
-  call('ZADD', P .. 'fin', now, j.id)
-  call('PEXPIRE', P .. 'job:' .. j.id, C.keep)
-  if num(j.logbytes) > 0 then call('PEXPIRE', P .. 'log:' .. j.id, C.keep) end
-  if (j.idem or '') ~= '' then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
+  call('ZADD', P .. 'fin', exact(now), j.id)
+  if j.logbytes ~= '' then call('PEXPIRE', P .. 'log:' .. j.id, C.keep) end
+  if j.idem ~= '' then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
   tell(j)
   telllog(j)
 end
 
 -- settle charges a job's key for what the run has really taken, in the place of what it was thought to take.
 local function settle(j, tokens)
-  correct(lineof(j), j.key, charge(j, tokens) - num(j.charge))
-  count('tokens', tokens)
+  correct(j.line, j.key, charge(j, tokens) - num(j.charge))
+  if tokens > 0 then count('tokens', tokens) end
 end
 
-local function lost(j) call('PUBLISH', P .. 'c:' .. j.holder, cjson.encode({ 'x', j.id, exact(num(j.epoch)) })) end
+local function lost(j) call('PUBLISH', P .. 'c:' .. j.holder, cjson.encode({ 'x', j.id, j.epoch })) end
 
 local function expire(j)
   local waited = string.format('%.3f', (now - num(j.sub)) / 1000000)
@@ -86,16 +100,16 @@ end
 local function requeue(j, reason)
   leavenode(j)
   count('requeued')
-  set(j, { state = 'queued', reason = reason, node = '', token = '', seq = 0, taken = 0, free = 0, settled = j.settled or '' })
+  j.state, j.reason, j.node, j.token, j.seq, j.taken, j.free = 'queued', reason, '', '', '0', '0', ''
   pushfront(j)
-  tell(j)
-  wake(j)
+  if j.watch == '' then tell(j) else tell(j, place(j)) end
+  wake(j.line)
 end
 
 -- retry queues a job again, or fails it when it has lost its last attempt.
 local function retry(j, reason)
-  set(j, { attempts = num(j.attempts) + 1 })
-  if j.attempts < C.attempts then return requeue(j, reason) end
+  j.attempts = exact(num(j.attempts) + 1)
+  if num(j.attempts) < C.attempts then return requeue(j, reason) end
   finish(j, 'failed', reason)
   settle(j, num(j.taken))
 end
@@ -110,7 +124,7 @@ end
 
 -- holder is the job that a lease is for, or nothing and why not.
 local function holder(id, epoch)
-  local j = job(id)
+  local j = job(id, begin(P .. 'job:' .. id) or false)
   local no = refuse(j, epoch)
   if no then return nil, no end
   return j

@@ -1,24 +1,19 @@
--- ARGV: id, key, model, class, cost, weight, charge, microseconds until the deadline or 0, idempotency key, prefixes, floor, owner, client, payload
+-- ARGV: id, key, line, cost, weight, charge, microseconds until the deadline or 0, idempotency key, floor, client, bytes of the payload, what
+-- its node gets
 
 local j = {
-  id = ARGV[1], key = ARGV[2], model = ARGV[3], class = ARGV[4], cost = ARGV[5], weight = ARGV[6], charge = ARGV[7],
-  idem = ARGV[9], prefixes = ARGV[10], epoch = ARGV[11], owner = ARGV[12], client = ARGV[13], bytes = #ARGV[14],
-  state = 'queued', sub = now, attempts = 0, rev = 0, free = 0, dl = 0, watch = '',
+  id = ARGV[1], key = ARGV[2], line = ARGV[3], cost = ARGV[4], weight = ARGV[5], charge = ARGV[6], idem = ARGV[8], epoch = ARGV[9],
+  client = ARGV[10], bytes = ARGV[11], state = 'queued', rev = '0', seq = '0', taken = '0', expires = '', moved = '', attempts = '0',
+  free = '', token = '', holder = '', settled = '', logbytes = '', logfirst = '', watch = '', readers = '', node = '', reason = '', dl = '0',
 }
-local cm = lineof(j)
+local cm, m = j.line, nil
 
-local position -- once it is known
+local function ticket(o, n, wait) return { 'ok', o.id, o.state, exact(n), exact(math.floor(wait)) } end
 
-local function ticket(o)
-  local n, wait = position, 0
-  if o.state ~= 'queued' then
-    n = 0
-  elseif n then
-    wait = n * gap(cm)
-  else
-    n, wait = place(o)
-  end
-  return { 'ok', o.id, o.state, exact(n), exact(math.floor(wait)) }
+-- again is the ticket of a job that is known already.
+local function again(o)
+  if o.state ~= 'queued' then return ticket(o, 0, 0) end
+  return ticket(o, place(o))
 end
 
 -- departures is how many jobs must leave until one more fits, by the mean of those waiting.
@@ -31,77 +26,81 @@ local function full(limit, depth, most, wait)
   return { 'full', limit, exact(depth), exact(most), exact(math.floor(wait)) }
 end
 
--- start is the tag and the turn that a new job of this key would have.
-local function start()
-  local l = lane(cm, j.key)
-  local last = call('ZREVRANGE', l, 0, 0, 'WITHSCORES')
-  if not last[1] then return math.max(meta(cm, 'v'), idle(cm, j.key)), '9', 0 end
-  local member, first = call('HGET', P .. 'k:' .. cm, j.key), call('ZRANGE', l, 0, 0, 'WITHSCORES')
-  local tag = num(call('ZSCORE', P .. 't:' .. cm, member)) - num(first[2]) + num(last[2])
-  return tag + num(call('HGET', P .. 'job:' .. last[1], 'charge')), member, call('ZCARD', l)
+-- at is where the job would stand, and the position that this is.
+local at, position
+
+local function find()
+  if at then return end
+  at = { tail(cm, j.key) }
+  position = ahead(cm) + at[4] + before(cm, j.key, at[1], at[2] or '9') + 1
 end
 
 -- intime says why the job can't be expected to start before its deadline, or nothing. In doubt it can.
 local function intime()
-  local g = least(cm)
-  if j.dl == 0 or g == 0 then return nil end
-  local tag, member, own = start()
-  position = ahead(num(j.class), j.model) + own + before(cm, j.key, tag, member) + 1
-  local wait, within = position * g, j.dl - now
+  local g = least(m)
+  if j.dl == '0' or g == 0 then return nil end
+  find()
+  local wait, within = position * g, num(j.dl) - now
   if wait <= within then return nil end
   return { 'full', 'deadline', exact(position), '0', exact(math.floor(wait - within)), exact(math.floor(wait)), exact(within) }
 end
 
+-- share is how long it is until a job of this key leaves.
+local function share() return gap(m) * math.max(1, call('ZCARD', P .. 't:' .. cm)) end
+
 -- room says why the job may not wait, or nothing.
 local function room()
-  local g = gap(cm)
-  local share = g * math.max(1, call('ZCARD', P .. 't:' .. cm))
-  local names = { 'jobs', 'tokens', 'bytes' }
-  local all, own = call('HMGET', P .. 'use', unpack(names)), call('HMGET', P .. 'use:' .. j.key, unpack(names))
-  for i = 1, 3 do all[i], own[i] = num(all[i]), num(own[i]) end
-  if all[1] >= C.jobs then return full('jobs', all[1], C.jobs, g) end
-  if own[1] >= C.jobs_per_key then return full('jobs_per_key', own[1], C.jobs_per_key, share) end
-  for i, more in ipairs({ num(j.cost), j.bytes }) do
-    local name = names[i + 1]
-    for _, u in ipairs({ { all, name, g }, { own, name .. '_per_key', share } }) do
-      local have, limit = u[1][i + 1], C[u[2]]
-      if u[1][1] > 0 and have + more > limit then
-        return full(u[2], have, limit, u[3] * departures(u[1][1], have, more, limit))
+  local all, own = use(''), use(':' .. j.key)
+  if all[1] >= C.jobs then return full('jobs', all[1], C.jobs, gap(m)) end
+  if own[1] >= C.jobs_per_key then return full('jobs_per_key', own[1], C.jobs_per_key, share()) end
+  for i, name in ipairs({ 'tokens', 'bytes' }) do
+    local more = num(i == 1 and j.cost or j.bytes)
+    for _, u in ipairs({ all, own }) do
+      local which = u == all and name or name .. '_per_key'
+      local have, limit = u[i + 1], C[which]
+      if u[1] > 0 and have + more > limit then
+        return full(which, have, limit, (u == all and gap(m) or share()) * departures(u[1], have, more, limit))
       end
     end
   end
   return intime()
 end
 
--- waited says whether more claims wait than jobs are there for them.
-local function waited()
-  if call('EXISTS', P .. 'wait:' .. cm) == 0 then return false end
-  call('ZREMRANGEBYSCORE', P .. 'wait:' .. cm, '-inf', now)
-  return call('ZCARD', P .. 'wait:' .. cm) > meta(cm, 'jobs')
+-- waits is how many claims wait for the line.
+local function waits()
+  if call('EXISTS', P .. 'wait:' .. cm) == 0 then return 0 end
+  call('ZREMRANGEBYSCORE', P .. 'wait:' .. cm, '-inf', exact(now))
+  return call('ZCARD', P .. 'wait:' .. cm)
 end
 
-local known = job(j.id)
+local raw, counts, all, own = begin(P .. 'job:' .. j.id, P .. 'm:' .. cm, P .. 'use', P .. 'use:' .. j.key)
+local known = raw and job(j.id, raw)
 if not known and j.idem ~= '' then
   local first = call('GET', repeatkey(j.key, j.idem))
   known = first and job(first)
 end
-if known then return ticket(known) end
+if known then return again(known) end
 
-if num(ARGV[8]) ~= 0 then j.dl = now + num(ARGV[8]) end
-local waits = waited()
-if waits then j.free = 1 end
+m = line(cm, counts or false)
+use('', all or false)
+use(':' .. j.key, own or false)
+if ARGV[7] ~= '0' then j.dl = exact(now + num(ARGV[7])) end
+local claims = waits()
+local free = claims > m.jobs
+if free then j.free = '1' end
 local no = room()
-if no and not waits then
+if no and not free then
   count('refused')
   return no
 end
+find()
 count('submitted')
-set(j, j)
-call('HDEL', P .. 'job:' .. j.id, 'id')
-call('SET', P .. 'pay:' .. j.id, ARGV[14], 'PX', C.payload_ttl)
+j.sub = exact(now)
+write(j)
+call('SET', P .. 'pay:' .. j.id, ARGV[12], 'PX', C.payload_ttl)
 if j.idem ~= '' then call('SET', repeatkey(j.key, j.idem), j.id) end
 call('SADD', P .. 'own:' .. j.client, j.id)
-call('ZADD', P .. 'clients', now + C.lease, j.client)
-push(j)
-wake(j)
-return ticket(j)
+call('ZADD', P .. 'clients', exact(now + C.lease), j.client)
+push(j, at[1], at[2], at[3])
+if claims > 0 then call('PUBLISH', P .. 'wake', cm) end
+return ticket(j, position, position * gap(m))

@@ -1,6 +1,7 @@
 -- What time alone brings about: leases nobody keeps up, deadlines, gateways that are gone. Some of each a call; returns
 -- whether there is more.
 
+begin()
 local some, more = 100, 0
 
 local function due(set, before)
@@ -69,7 +70,7 @@ local function forget()
   if over <= 0 then return end
   for _, id in ipairs(call('ZRANGE', P .. 'fin', 0, over - 1)) do
     local j = job(id)
-    if j and (j.idem or '') ~= '' then call('DEL', repeatkey(j.key, j.idem)) end
+    if j and j.idem ~= '' then call('DEL', repeatkey(j.key, j.idem)) end
     call('DEL', P .. 'job:' .. id, P .. 'log:' .. id)
     call('ZREM', P .. 'fin', id)
   end
