@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"qr-gateway/backends"
@@ -35,13 +36,16 @@ type line interface {
 type cluster struct {
 	queue  line
 	shared *redis.Queue // the queue, if others have it too
-	server *link.Server // where workers link to; nil without a shared queue, and for a worker
+	server *link.Server // where workers link to; nil without a shared queue or link.listen, and for a worker
 	client *link.Client // links to gateways; nil without a shared queue, and for a gateway
 	hub    *dispatch.Dispatcher
 	self   redis.Member
+	also   *redis.Member // the worker that a gateway is as well, or nil
 	models func() []redis.MemberModel
 	fixed  []string // gateways that the configuration names
-	log    *slog.Logger
+
+	carries bool // answers come through the shared queue, not by links
+	log     *slog.Logger
 }
 
 // newCluster opens the queue and what a role needs to share it.
@@ -67,8 +71,13 @@ func newCluster(ctx context.Context, cfg config.Config, r role, all models, log 
 }
 
 func (c *cluster) open(ctx context.Context, cfg config.Config, r role) error {
-	if r.edge && cfg.Link.Listen == "" {
-		return fmt.Errorf("with redis.url, workers on other machines may run the requests of this %s: set link.listen to where they reach it", r.name)
+	c.carries = r.edge && cfg.Redis.Tokens == config.TokensLog
+	switch {
+	case !r.edge || cfg.Link.Listen != "":
+	case !r.work:
+		return errors.New("a gateway has its requests prepared by workers, by their links to it: set link.listen to where they reach it, or use serve with redis.tokens: log")
+	case !c.carries:
+		return errors.New("with redis.url, workers on other machines may run the requests of this process: set link.listen to where they reach it, or redis.tokens: log")
 	}
 	var err error
 	if c.shared, err = openShared(ctx, cfg, c.log); err != nil {
@@ -101,7 +110,12 @@ func (f frames) Deliver(ctx context.Context, frame dispatch.Frame) error {
 
 // join makes both ends of the links.
 func (c *cluster) join(cfg config.Config, r role, all models) (err error) {
-	if r.edge {
+	if r.edge && r.work {
+		also := c.self
+		also.Role = redis.RoleWorker
+		c.also = &also
+	}
+	if r.edge && cfg.Link.Listen != "" {
 		if c.server, err = link.New(cfg.LinkServer(c.self.Name, version()), link.Deps{Frames: frames{c}, Log: c.log}); err != nil {
 			return err
 		}
@@ -121,16 +135,22 @@ func (c *cluster) join(cfg config.Config, r role, all models) (err error) {
 
 // owner is the address that the jobs of this process carry.
 func (c *cluster) owner() string {
-	if c.server == nil {
+	switch {
+	case c.carries:
+		return dispatch.LogOwner + c.self.Name
+	case c.server == nil:
 		return ""
 	}
 	return c.server.Owner()
 }
 
-// framesTo finds the way to the gateway that owns a job.
+// framesTo finds the way to the gateway that owns a job; nil is the log of the job.
 func (c *cluster) framesTo(owner string) node.FrameSink {
-	if owner == c.owner() {
+	switch {
+	case c.hub != nil && owner == c.owner():
 		return c.hub
+	case strings.HasPrefix(owner, dispatch.LogOwner):
+		return nil
 	}
 	return c.client.For(owner)
 }
@@ -183,7 +203,8 @@ const (
 	announceHold  = 3 * announceEvery
 )
 
-// announce says that this process is there, learns of gateways, and ends when somebody asks the worker to drain.
+// announce says that this process is there, learns of gateways, and ends when somebody asks the worker to drain; one that is a gateway as well
+// ends whole.
 func (c *cluster) announce(ctx context.Context) error {
 	if c.shared == nil {
 		<-ctx.Done()
@@ -212,7 +233,11 @@ func (c *cluster) announce(ctx context.Context) error {
 func (c *cluster) depart(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), announceEvery)
 	defer stop()
-	if err := c.shared.Depart(ctx, c.self); err != nil {
+	err := c.shared.Depart(ctx, c.self)
+	if c.also != nil {
+		err = errors.Join(err, c.shared.Depart(ctx, *c.also))
+	}
+	if err != nil {
 		c.log.InfoContext(ctx, "leave the queue", "error", err)
 	}
 	return nil
@@ -220,6 +245,12 @@ func (c *cluster) depart(ctx context.Context) error {
 
 func (c *cluster) tell(ctx context.Context) (drain bool, err error) {
 	m := c.self
+	if c.also != nil {
+		m = *c.also
+		if _, err := c.shared.Announce(ctx, c.self, announceHold); err != nil {
+			return false, err
+		}
+	}
 	m.Models = c.models()
 	if drain, err = c.shared.Announce(ctx, m, announceHold); err != nil || c.client == nil {
 		return drain, err
@@ -235,7 +266,7 @@ func (c *cluster) tell(ctx context.Context) (drain bool, err error) {
 func (c *cluster) gateways(all []redis.Member) []string {
 	out := slices.Clone(c.fixed)
 	for _, m := range all {
-		if m.Address != "" && m.Address != c.owner() && !slices.Contains(out, m.Address) {
+		if m.Address != "" && m.Address != c.self.Address && !slices.Contains(out, m.Address) {
 			out = append(out, m.Address)
 		}
 	}

@@ -52,7 +52,9 @@ func (s *stack) compose(ctx context.Context) ([]part, error) {
 		}
 	}
 	if s.role.work {
-		worker, err := node.New(s.nodeConfig(), s.models.nodeModels(), node.Deps{Queue: s.cluster.queue, Frames: s.cluster.framesTo, Log: s.log})
+		worker, err := node.New(s.nodeConfig(), s.models.nodeModels(), node.Deps{
+			Queue: s.cluster.queue, Logs: s.cluster.queue, Losses: s.metrics, Frames: s.cluster.framesTo, Log: s.log,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -99,8 +101,8 @@ func (s *stack) list() gateway.Models {
 
 func (s *stack) dispatch() (err error) {
 	c := dispatch.DefaultConfig()
-	c.Owner = s.cluster.owner()
-	s.cluster.hub, err = dispatch.New(c, dispatch.Deps{Queue: s.cluster.queue, Waits: s.metrics})
+	c.Owner, c.Carry, c.Join = s.cluster.owner(), s.cluster.carries, s.cfg.Queue.Repeats == config.RepeatsJoin
+	s.cluster.hub, err = dispatch.New(c, dispatch.Deps{Queue: s.cluster.queue, Log: s.cluster.queue, Waits: s.metrics})
 	return err
 }
 

@@ -16,7 +16,14 @@ type Redis struct {
 	URL          string `mapstructure:"url"`           // redis://host:port/db and its like; empty: the queue is in this process
 	PasswordFile string `mapstructure:"password_file"` // holds the password; in the file, relative to the file's folder
 	Name         string `mapstructure:"name"`          // of the queue: those of different names know nothing of each other
+	Tokens       string `mapstructure:"tokens"`        // link or log: how answers come from workers on other machines
 }
+
+// Ways of answers from workers on other machines.
+const (
+	TokensLink = "link" // straight, by a link to their gateway
+	TokensLog  = "log"  // through the server of the queue; workers need not reach gateways
+)
 
 // Link is where a gateway takes the links of workers on other machines.
 type Link struct {
@@ -75,6 +82,9 @@ func (r Redis) check() []error {
 	schemes := []string{"redis", "rediss", "unix", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"}
 	if u, err := url.Parse(r.URL); err != nil || !slices.Contains(schemes, u.Scheme) {
 		c.fail("url", "takes an address such as redis://127.0.0.1:6379/0; see docs/queue.md for Sentinel and Cluster") // it may hold a password: not shown
+	}
+	if r.Tokens != TokensLink && r.Tokens != TokensLog {
+		c.fail("tokens", "is %q; it takes %s or %s", r.Tokens, TokensLink, TokensLog)
 	}
 	if r.Name == "" {
 		c.fail("name", "is empty; it takes letters, digits, dots, dashes and underscores")

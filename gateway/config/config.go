@@ -107,7 +107,14 @@ type Queue struct {
 	WaitTimeout  time.Duration `mapstructure:"wait_timeout"`   // a request that waited so long is refused; 0 is no limit
 	Lease        time.Duration `mapstructure:"lease"`          // a node unheard of for so long loses its job
 	Heartbeat    time.Duration `mapstructure:"heartbeat"`      // at most half the lease
+	Repeats      string        `mapstructure:"repeats"`        // join or refuse: what becomes of a request that is sent again with its Idempotency-Key
 }
+
+// What becomes of repeated requests.
+const (
+	RepeatsJoin   = "join"   // they get the answer of the first
+	RepeatsRefuse = "refuse" // they are refused, and no answer is kept
+)
 
 // Engine is the child process of every llama model.
 type Engine struct {
@@ -176,10 +183,10 @@ func Default() Config {
 		Log: Log{Level: "info", Format: "text"},
 		Queue: Queue{
 			Jobs: 256, Tokens: 2_000_000, JobsPerKey: 64, TokensPerKey: 1_000_000, Bytes: 256 << 20, BytesPerKey: 64 << 20,
-			Age: 30 * time.Second, WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second,
+			Age: 30 * time.Second, WaitTimeout: 10 * time.Minute, Lease: 6 * time.Second, Heartbeat: 2 * time.Second, Repeats: RepeatsJoin,
 		},
 		Records: Records{Keep: 256, Bytes: 64 << 20}, Tasks: Tasks{Mode: TasksPlain, MaxTokens: 512}, OpenWebUI: OpenWebUI{ModelInfo: true},
-		Redis: Redis{Name: "qr-gateway"}, Worker: Worker{Gateways: []string{}, Patience: 6 * time.Second},
+		Redis: Redis{Name: "qr-gateway", Tokens: TokensLink}, Worker: Worker{Gateways: []string{}, Patience: 6 * time.Second},
 		Sidecar: defaultSidecar(),
 		Engine:  Engine{WaitReady: 30 * time.Second, StallTimeout: time.Minute},
 		Entropy: Entropy{Default: SystemSource, Allow: []string{}},

@@ -123,6 +123,9 @@ func (q Queue) check() []error {
 	if q.Lease < 100*time.Millisecond {
 		c.fail("lease", "is %s; it takes 100ms or more", q.Lease)
 	}
+	if q.Repeats != RepeatsJoin && q.Repeats != RepeatsRefuse {
+		c.fail("repeats", "is %q; it takes %s or %s", q.Repeats, RepeatsJoin, RepeatsRefuse)
+	}
 	c.positive("heartbeat", q.Heartbeat)
 	if q.Heartbeat > q.Lease/2 {
 		c.fail("heartbeat", "is %s; it takes at most half of queue.lease, which is %s", q.Heartbeat, q.Lease)

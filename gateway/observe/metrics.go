@@ -25,6 +25,8 @@ type Metrics struct {
 	perToken  *prometheus.HistogramVec
 	tokens    *prometheus.HistogramVec
 	queueWait *prometheus.HistogramVec
+	retries   *prometheus.CounterVec
+	logLosses *prometheus.CounterVec
 	peeks     *prometheus.HistogramVec
 	chosen    *prometheus.CounterVec
 	fallback  *prometheus.CounterVec
@@ -62,10 +64,17 @@ func NewMetrics(s Sources) *Metrics {
 	m.chosen = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "qr_gateway_entropy_tokens_total", Help: "Tokens of answers that have ended, by the source that they asked for; seed and none among them.",
 	}, []string{labelModel, labelSource})
+	m.retries = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "qr_gateway_retries_total", Help: "Requests that were tried again, by phase: before_first_text, continued, resubmitted (the queue had forgotten them), " +
+			"joined (sent again by their client, and not run).",
+	}, []string{labelModel, "phase"})
+	m.logLosses = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "qr_gateway_log_losses_total", Help: "Answers whose log, for those who repeat the request, could not be written whole.",
+	}, []string{labelModel})
 	m.fallback = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "qr_gateway_entropy_fallback_tokens_total", Help: "Those of them whose number the second choice made.",
 	}, []string{labelModel, labelSource})
-	m.registry.MustRegister(m.requests, m.http, m.duration, m.first, m.perToken, m.tokens, m.queueWait, m.peeks, m.chosen, m.fallback,
+	m.registry.MustRegister(m.requests, m.http, m.duration, m.first, m.perToken, m.tokens, m.queueWait, m.retries, m.logLosses, m.peeks, m.chosen, m.fallback,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newState(s))
 	if s.Entropy != nil {
 		m.registry.MustRegister(newSources(s.Entropy))
@@ -124,6 +133,12 @@ func (m *Metrics) generation(o gateway.Outcome, r *backends.Result) {
 func (m *Metrics) Waited(model string, d time.Duration) {
 	m.queueWait.WithLabelValues(model).Observe(d.Seconds())
 }
+
+// Retried implements the dispatcher's Retries.
+func (m *Metrics) Retried(model, phase string) { m.retries.WithLabelValues(model, phase).Inc() }
+
+// LogLost implements the node's LogLosses.
+func (m *Metrics) LogLost(model string) { m.logLosses.WithLabelValues(model).Inc() }
 
 // method keeps what a client makes up from becoming a series.
 func method(name string) string {

@@ -13,6 +13,7 @@ import (
 	"qr-gateway/backends"
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/dispatch"
+	"qr-gateway/gateway/node"
 	"qr-gateway/gateway/observe"
 	"qr-gateway/gateway/queue"
 )
@@ -20,6 +21,8 @@ import (
 var (
 	_ gateway.Observer = (*observe.Metrics)(nil)
 	_ dispatch.Waits   = (*observe.Metrics)(nil)
+	_ dispatch.Retries = (*observe.Metrics)(nil)
+	_ node.LogLosses   = (*observe.Metrics)(nil)
 )
 
 // models and gauge are sources that a test changes.
@@ -106,6 +109,25 @@ func TestShortAnswers(t *testing.T) {
 	})
 	if _, text := scrape(t, m); strings.Contains(text, "per_output_token_seconds_") || strings.Contains(text, "peeks_per_token_") {
 		t.Errorf("a single plain token made a gap or peeks:\n%s", ours(strings.Split(text, "\n")))
+	}
+}
+
+// TestRetries: tries are counted by phase, and the tokens of a repeated answer once.
+func TestRetries(t *testing.T) {
+	m := observe.NewMetrics(observe.Sources{})
+	for range 2 {
+		m.Retried("m", dispatch.RetryEarly)
+	}
+	m.Retried("m", dispatch.RetryJoined)
+	m.LogLost("m")
+	m.Observe(gateway.Outcome{
+		Method: "POST", Route: "/v1/completions", Model: "m", Status: 200, Duration: time.Second, Joined: true,
+		Result: &backends.Result{Usage: backends.Usage{CompletionTokens: 9}},
+	})
+	has(t, m, `qr_gateway_retries_total{gen_ai_request_model="m",phase="before_first_text"} 2`,
+		`qr_gateway_retries_total{gen_ai_request_model="m",phase="joined"} 1`, `qr_gateway_log_losses_total{gen_ai_request_model="m"} 1`)
+	if _, text := scrape(t, m); strings.Contains(text, "token_usage_sum") {
+		t.Errorf("the tokens of a repeated answer count twice:\n%s", ours(strings.Split(text, "\n")))
 	}
 }
 
