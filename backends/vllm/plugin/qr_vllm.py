@@ -396,4 +396,4 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
         now, (last, missed) = time.monotonic(), self.said.get(type(e), (-LOG_EVERY, 0))
         self.said[type(e)] = (now, 0) if (due := now - last >= LOG_EVERY) else (last, missed + 1)
         if due:
-            log.warning("qr_vllm: %s: %s (%d more like it since the last)", type(e).__name__, e, missed)
+            log.warning("qr_vllm: sidecar at %s: %s: %s (%d more like it since the last)", self.path, type(e).__name__, e, missed)
