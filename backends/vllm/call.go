@@ -63,11 +63,11 @@ func (c *call) run(ctx context.Context, req *backends.Request, several bool) *re
 	c.ledger, c.sent = newLedger(), time.Now()
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		c.ledger.follow(live, trail, func(s *choice.Choice) { cancel(c.b.stopped(s)) })
+		c.ledger.follow(live, trail, func(s *choice.Choice) { c.halt(live, s, cancel) })
 	})
 	res, err := c.b.up.Exchange(live, req, body, func(raw json.RawMessage) error { return c.take(live, raw) })
-	if cause := context.Cause(live); cause != nil && ctx.Err() == nil {
-		err = cause // the sidecar's, rather than what it broke
+	if cause := context.Cause(live); err != nil && cause != nil && ctx.Err() == nil {
+		err = cause // the sidecar's, rather than what it broke; what it stopped behind the end of the answer is nobody's
 	}
 	cancel(nil)
 	writing.Wait()
@@ -91,6 +91,19 @@ func (c *call) unseen(ctx context.Context, made int) {
 	c.native += n
 	c.b.native.Add(uint64(n))
 	c.b.log.WarnContext(ctx, "the server did not name all tokens", "model", c.b.cfg.Model, "rid", c.rid, "made", made, "named", c.steps)
+}
+
+// halt ends a request that the sidecar has stopped, should the server go on. The tokens before that are the client's: of a stream they are on their way.
+func (c *call) halt(ctx context.Context, s *choice.Choice, cancel context.CancelCauseFunc) {
+	if c.dress.stream {
+		grace := time.NewTimer(c.b.cfg.ChoiceWait)
+		defer grace.Stop()
+		select {
+		case <-grace.C:
+		case <-ctx.Done():
+		}
+	}
+	cancel(c.b.stopped(s))
 }
 
 // finish ends the trail, and sums up.
@@ -253,11 +266,17 @@ func (b *Backend) lost(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if e, ok := errors.AsType[*backends.Error](err); ok {
+	b.doubt.Store(true)
+	e, ok := errors.AsType[*backends.Error](err)
+	switch {
+	case !ok:
+		return b.unsampled(what, err)
+	case e.Kind != backends.KindUnavailable:
 		return e
 	}
-	b.doubt.Store(true)
-	return b.unsampled(what, err)
+	out := *e
+	out.Code = backends.CodeUnsampled // whatever is wrong with the sidecar, the server may do well without
+	return &out
 }
 
 // newRID names a request to the sidecar. It is new for every try: the sidecar knows no request twice.

@@ -119,7 +119,7 @@ func TestStopped(t *testing.T) {
 				})
 				r.side.Script(at(step, vllmtest.Move{Status: choice.Stop, Err: why}))
 				o := ask(t.Context(), r, chat(stream, `,"ignore_eos":true`))
-				if e := o.failure(t, backends.KindEntropy, "entropy_unavailable"); e.Message != why.Message || step == 0 && len(o.raw) > 0 {
+				if e := o.failure(t, backends.KindEntropy, "entropy_unavailable"); e.Message != why.Message || stream && strings.Count(strings.Join(o.raw, ""), " t") != step || step == 0 && len(o.raw) > 0 {
 					t.Errorf("got %v after %q", e, o.raw)
 				}
 				r.idle(t)

@@ -30,12 +30,7 @@ type Choices interface {
 }
 
 // Trail is what is chosen for one request.
-type Trail interface {
-	// Next returns the choices in the order in which they were made. After Finish it returns io.EOF.
-	Next(ctx context.Context) (choice.Choice, error)
-	// Finish says that the request has ended, and returns what was done for it.
-	Finish(ctx context.Context) (*backends.DecodeStats, error)
-}
+type Trail = choice.Trail
 
 // Deps is what a backend works with. All may be nil.
 type Deps struct {

@@ -88,7 +88,7 @@ func (g *generation) some() (text string, ids []int32, ok bool) {
 func (g *generation) token() int32 {
 	own := int32(g.step%7) + 1 // greedy
 	if g.o.Plugin && g.a.Xargs.RID != "" {
-		if token, chosen := g.s.side.choose(g.a.Xargs.RID, g.step, g.over()); chosen {
+		if token, chosen := g.s.side.Choose(g.a.Xargs.RID, g.a.Xargs.Cfg, g.step, g.over()); chosen {
 			return token
 		}
 	}

@@ -22,6 +22,13 @@ import (
 // Vocabulary is how many tokens there are. 0 is the end of the text.
 const Vocabulary = 1000
 
+// Plugin is what asks for tokens within the server.
+type Plugin interface {
+	// Choose asks for a token of the request with that name and those parameters. last says that the text is to end with it. ok is false where
+	// the server has to choose.
+	Choose(rid, cfg string, step int, last bool) (token int32, ok bool)
+}
+
 // Move is what happens at one step of a request. The zero value is that the token is chosen and taken.
 type Move struct {
 	Status choice.Status   // Stop ends the text; with Native and Illegal the server chooses
@@ -106,8 +113,8 @@ func (s *Sampler) Follow(_ context.Context, rid string, from int) (vllm.Trail, e
 	return t, nil
 }
 
-// choose is what the plugin asks. last says that the text is to end. ok is false where the server has to choose.
-func (s *Sampler) choose(rid string, step int, last bool) (token int32, ok bool) {
+// Choose implements [Plugin].
+func (s *Sampler) Choose(rid, _ string, step int, last bool) (token int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, t := s.script(rid, step), s.trails[rid]

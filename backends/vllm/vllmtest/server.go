@@ -35,7 +35,7 @@ type Options struct {
 // Server imitates vLLM's HTTP side.
 type Server struct {
 	*httptest.Server
-	side *Sampler
+	side Plugin
 
 	mu     sync.Mutex // guards all below
 	opts   Options
@@ -44,7 +44,7 @@ type Server struct {
 }
 
 // NewServer starts a server until the test ends.
-func NewServer(t testing.TB, o Options, side *Sampler) *Server {
+func NewServer(t testing.TB, o Options, side Plugin) *Server {
 	t.Helper()
 	s := &Server{opts: o, side: side}
 	mux := http.NewServeMux()
