@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"qr-gateway/backends"
@@ -79,6 +80,8 @@ func (f *follower) resume(whole Job) {
 	p := *whole.Prepared
 	p.Delivered = slices.Clone(r.tokens)
 	f.job.ID, f.job.Prepared = successor(whole.ID, len(r.at)), &p
-	f.job.Repeat = "" // or it would repeat its own first part
+	if whole.Repeat != "" { // of its own, or it would repeat its own first part
+		f.job.Repeat = fmt.Sprintf("%s\x00%d", whole.Repeat, len(r.at))
+	}
 	f.epoch, f.seq, f.position, f.content, f.told = 0, 0, -1, false, false
 }

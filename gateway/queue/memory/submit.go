@@ -49,10 +49,13 @@ func (q *Queue) left(r *record, t queue.Ticket) queue.Room {
 	room := queue.Room{
 		Jobs:   queue.Share{Limit: q.cfg.JobsPerKey, Left: max(0, min(q.cfg.JobsPerKey-own.jobs, q.cfg.Jobs-all.jobs))},
 		Tokens: queue.Share{Limit: q.cfg.TokensPerKey, Left: max(0, min(q.cfg.TokensPerKey-own.tokens, q.cfg.Tokens-all.tokens))},
-		Reset:  t.Wait, // r is the last of its key
 	}
-	if own.jobs > 0 && t.Wait == 0 {
+	switch {
+	case own.jobs == 0:
+	case t.Wait == 0:
 		room.Reset = -1
+	default:
+		room.Reset = t.Wait // r is the last of its key
 	}
 	return room
 }

@@ -19,6 +19,7 @@ func limitCases() []testCase {
 		{name: "a deadline that can't be kept", run: tooLate},
 		{name: "a job over the token limit is taken alone", limits: func(l *Limits) { l.Tokens = 5 }, run: aloneOverLimit},
 		{name: "limits don't bind while a node waits", limits: func(l *Limits) { l.Jobs = 1 }, run: freeNode},
+		{name: "a new job is told what room is left", limits: func(l *Limits) { l.Jobs, l.JobsPerKey, l.Tokens, l.TokensPerKey = 4, 3, 1000, 25 }, run: roomLeft},
 		{name: "retry-after comes from the drain rate", limits: func(l *Limits) { l.Jobs = 4 }, run: retryAfter},
 	}
 }
@@ -150,4 +151,20 @@ func retryAfter(b *bench) {
 	if got < 5*time.Second || got > 7*time.Second {
 		b.Errorf("RetryAfter = %s when one job leaves every 5 s", got)
 	}
+}
+
+// roomLeft: what a key may still have waiting is bounded by its own limits and by those of all.
+func roomLeft(b *bench) {
+	got := b.claimLater("m")
+	room := b.submit("taken", "1").Room
+	b.same("of a job that doesn't wait", room, queue.Room{Jobs: queue.Share{Limit: 3, Left: 3}, Tokens: queue.Share{Limit: 25, Left: 25}})
+	<-got
+	shares := func(id, key string) []queue.Share {
+		r := b.submit(id, key).Room
+		return []queue.Share{r.Jobs, r.Tokens}
+	}
+	b.same("of the first that waits", shares("a", "1"), []queue.Share{{Limit: 3, Left: 2}, {Limit: 25, Left: 15}})
+	b.same("of another key", shares("b", "2"), []queue.Share{{Limit: 3, Left: 2}, {Limit: 25, Left: 15}})
+	b.same("of the limit of all", shares("c", "2"), []queue.Share{{Limit: 3, Left: 1}, {Limit: 25, Left: 5}})
+	b.same("of a job that is known", b.submit("a", "1").Room, queue.Room{})
 }

@@ -134,6 +134,28 @@ func TestGatewayDies(t *testing.T) {
 	}
 }
 
+// TestGatewayDiesButItsClientMayComeBack: a job with an idempotency key outlives the gateway that it came to.
+func TestGatewayDiesButItsClientMayComeBack(t *testing.T) {
+	s := serve(t)
+	other := open(t, soon(s.url()))
+	dead, err := redis.Open(t.Context(), soon(s.url()), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := queue.Job{ID: "kept", Key: "k", Model: "m", Cost: 1, IdempotencyKey: "once"}
+	if _, err := dead.Submit(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, dead, "lost")
+	until(t, watch(t, other, "lost"), queue.StateCancelled) // the other one had its turn in the same sweep
+	if l := claim(t, other); l.Job.ID != "kept" {
+		t.Errorf("claimed %s, want the job that was kept", l.Job.ID)
+	}
+	if err := dead.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPause: while the server stands still nothing happens; when it goes on, those who hold leases get time to say so.
 func TestPause(t *testing.T) {
 	t.Parallel()

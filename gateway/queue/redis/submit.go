@@ -20,7 +20,30 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Ticket, error)
 	if err != nil {
 		return queue.Ticket{}, err
 	}
-	return readTicket(list(reply))
+	v := list(reply)
+	t, err := readTicket(v)
+	if err == nil && len(v) == 9 {
+		t.Room = q.left(v[5:], t)
+	}
+	return t, err
+}
+
+// left reads what a key has waiting, and what all have: jobs and tokens.
+func (q *Queue) left(v []any, t queue.Ticket) queue.Room {
+	own, ownTokens, all, tokens := int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3]))
+	c := &q.cfg
+	r := queue.Room{
+		Jobs:   queue.Share{Limit: c.JobsPerKey, Left: max(0, min(c.JobsPerKey-own, c.Jobs-all))},
+		Tokens: queue.Share{Limit: c.TokensPerKey, Left: max(0, min(c.TokensPerKey-ownTokens, c.Tokens-tokens))},
+	}
+	switch {
+	case own == 0:
+	case t.Wait == 0:
+		r.Reset = -1
+	default:
+		r.Reset = t.Wait
+	}
+	return r
 }
 
 func (q *Queue) check(ctx context.Context, job *queue.Job) error {
@@ -53,7 +76,7 @@ func (q *Queue) patience(j *queue.Job) time.Duration {
 
 func readTicket(reply []any) (queue.Ticket, error) {
 	switch {
-	case len(reply) == 5 && text(reply[0]) == "ok":
+	case (len(reply) == 5 || len(reply) == 9) && text(reply[0]) == "ok":
 		return queue.Ticket{
 			ID: text(reply[1]), State: queue.State(text(reply[2])), Position: int(number(reply[3])), Wait: micros(reply[4]),
 		}, nil

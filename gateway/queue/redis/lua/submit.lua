@@ -103,4 +103,12 @@ call('SADD', P .. 'own:' .. j.client, j.id)
 call('ZADD', P .. 'clients', exact(now + C.lease), j.client)
 push(j, at[1], at[2], at[3])
 if claims > 0 then call('PUBLISH', P .. 'wake', cm) end
-return ticket(j, position, position * gap(m))
+
+-- What the key and all have waiting now, as far as no claim is about to take it.
+local t = ticket(j, position, position * gap(m))
+all, own = use(''), use(':' .. j.key)
+for _, u in ipairs({ own, all }) do
+  t[#t + 1] = exact(u[1] - (free and 1 or 0))
+  t[#t + 1] = exact(u[2] - (free and num(j.cost) or 0))
+end
+return t

@@ -52,12 +52,13 @@ local function deadlines()
   end
 end
 
+-- gateways cancels the jobs of those that are gone, but for jobs whose client may ask for them again at another one.
 local function gateways()
   for _, c in ipairs(due('clients', now)) do
     local ids = call('SRANDMEMBER', P .. 'own:' .. c, some)
     for _, id in ipairs(ids) do
       local j = job(id)
-      if j and not terminal(j) then cancel(j, 'the gateway that held this request is gone') end
+      if j and not terminal(j) and j.idem == '' then cancel(j, 'the gateway that held this request is gone') end
       call('SREM', P .. 'own:' .. c, id)
     end
     if #ids < some then call('ZREM', P .. 'clients', c) else more = 1 end
