@@ -71,14 +71,9 @@ func (s *stack) open(ctx context.Context) (parts []part, err error) {
 		if s.lent, err = sources.Open(ctx, sourcesConfig(s.cfg), sources.Deps{Log: s.log}); err != nil {
 			return nil, err
 		}
-		lent, err := borrow(s.lent.Socket(), s.log)
-		if err != nil {
+		if parts, err = s.openModels(); err != nil {
 			return nil, err
 		}
-		if s.models, err = newModels(s.cfg, backendDeps{log: s.log, entropy: s.lent.Socket(), numbers: supply.New(lent)}); err != nil {
-			return nil, err
-		}
-		parts = append(parts, part{"entropy", s.lent.Run}, part{"numbers", lent.Run}, part{"engines", s.models.run})
 	}
 	if s.cluster, err = newCluster(ctx, s.cfg, s.role, s.models, s.log); err != nil {
 		return nil, err
@@ -89,6 +84,24 @@ func (s *stack) open(ctx context.Context) (parts []part, err error) {
 	}
 	s.metrics = observe.NewMetrics(from)
 	return append(parts, s.cluster.parts()...), nil
+}
+
+// openModels makes the backends, and what they draw from.
+func (s *stack) openModels() ([]part, error) {
+	lent, err := borrow(s.lent.Socket(), s.log)
+	if err != nil {
+		return nil, err
+	}
+	d := backendDeps{log: s.log, entropy: s.lent.Socket(), numbers: supply.New(lent)}
+	more, err := d.sidecars(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.models, err = newModels(s.cfg, d); err != nil {
+		return nil, err
+	}
+	parts := append([]part{{"entropy", s.lent.Run}, {"numbers", lent.Run}}, more...)
+	return append(parts, part{"engines", s.models.run}), nil
 }
 
 // list is the models that the process shows.

@@ -75,6 +75,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newGateway(), newWorker(), newStatus(), newGenerate(), newBench(), newSample(), newValidate(), newParams(), newEntropy(), newFilter(), newVersion())
+	root.AddCommand(newServe(), newGateway(), newWorker(), newStatus(), newGenerate(), newBench(), newSample(), newValidate(), newParams(), newEntropy(), newSidecarCommand(), newFilter(), newVersion())
 	return root
 }

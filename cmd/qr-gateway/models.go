@@ -16,6 +16,7 @@ import (
 	"qr-gateway/backends/llama"
 	"qr-gateway/backends/openai"
 	"qr-gateway/backends/peek"
+	"qr-gateway/backends/vllm"
 	"qr-gateway/entropy/hub"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/node"
@@ -96,8 +97,9 @@ func (all restarts) Restarts() uint64 {
 // backendDeps is what backends work with.
 type backendDeps struct {
 	log     *slog.Logger
-	entropy string           // path of the socket on which the entropy sources are lent
-	numbers account.Supplier // the same sources, for what chooses tokens in this process
+	entropy string                  // path of the socket on which the entropy sources are lent
+	numbers account.Supplier        // the same sources, for what chooses tokens in this process
+	choices map[string]vllm.Choices // of the sidecars of models on vLLM, by address; that of this process has none
 }
 
 // makeBackend makes the backend of a model. Nothing is started.
@@ -110,6 +112,7 @@ func backendKinds() map[string]makeBackend {
 		config.BackendLlama:  newLlama,
 		config.BackendOpenAI: newOpenAI,
 		config.BackendPeek:   newPeek,
+		config.BackendVLLM:   newVLLM,
 	}
 }
 
@@ -149,6 +152,10 @@ func newOpenAI(m config.Model, _ config.Config, d backendDeps) (backends.Backend
 
 func newPeek(m config.Model, _ config.Config, d backendDeps) (backends.Backend, error) {
 	return peek.New(m.Peeking(), peek.Deps{Entropy: d.numbers, Log: d.log})
+}
+
+func newVLLM(m config.Model, _ config.Config, d backendDeps) (backends.Backend, error) {
+	return vllm.New(m.OnVLLM(), vllm.Deps{Choices: d.choices[m.VLLM.Sidecar], Log: d.log})
 }
 
 // borrow makes the client by which this process itself draws from the entropy sources that it lends.

@@ -56,6 +56,8 @@ func clusterFiles() map[string][]string {
 		"redis":  {"password_file"},
 		"link":   {"secret_file", "tls_cert", "tls_key", "tls_client_ca"},
 		"worker": {"secret_file", "tls_ca", "tls_cert", "tls_key"},
+
+		"sidecar": {"socket", "secret_file", "tls_cert", "tls_key", "tls_client_ca", "tls_ca"},
 	}
 }
 

@@ -41,11 +41,12 @@ type Config struct {
 	Settings   map[string]any `mapstructure:"process"`    // of the process, by the keys of sampler.ProcessFields without qr_
 
 	// Load fills in what follows.
-	Backends []string          `mapstructure:"-"` // that a model may name
-	Process  sampler.Process   `mapstructure:"-"` // Settings, then the environment
-	Library  presets.Library   `mapstructure:"-"` // the presets that a request may name
-	Warnings []string          `mapstructure:"-"` // what is not used, for the log
-	Origins  map[string]string `mapstructure:"-"` // of the fields of Process that aren't at their defaults
+	Backends  []string          `mapstructure:"-"` // that a model may name
+	Modelless bool              `mapstructure:"-"` // there need not be a model
+	Process   sampler.Process   `mapstructure:"-"` // Settings, then the environment
+	Library   presets.Library   `mapstructure:"-"` // the presets that a request may name
+	Warnings  []string          `mapstructure:"-"` // what is not used, for the log
+	Origins   map[string]string `mapstructure:"-"` // of the fields of Process that aren't at their defaults
 }
 
 // Presets says where presets come from.

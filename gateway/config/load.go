@@ -23,6 +23,8 @@ type Options struct {
 	EnvFile  string         // NAME=value lines that the environment wins over; empty is none, and --env-file replaces it
 	Backends []string       // that a model may name; none: llama and fake
 	Flags    *pflag.FlagSet // those of [AddFlags], parsed; nil is none
+
+	Modelless bool // there need not be a model
 }
 
 // flagKeys are the flags that set a key.
@@ -57,7 +59,7 @@ func Load(o Options) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Warnings: warnings, Backends: o.Backends}
+	c := Config{Warnings: warnings, Backends: o.Backends, Modelless: o.Modelless}
 	if len(c.Backends) == 0 {
 		c.Backends = Default().Backends
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"qr-gateway/backends/vllm"
 	"qr-gateway/sampler/param"
 )
 
@@ -207,6 +208,9 @@ func parseDuration(data any) (time.Duration, error) {
 // withDefaults fills in what a model of the file leaves out, or leaves empty.
 func withDefaults(m map[string]any) map[string]any {
 	out := modelDefaults()
+	if m["backend"] == BackendVLLM {
+		out["workers"] = vllm.DefaultConfig().Workers // it batches
+	}
 	for key, value := range m {
 		if value != nil {
 			out[key] = value

@@ -56,6 +56,8 @@ func (m Model) checkUpstream(c *checks) {
 	switch m.Backend {
 	case BackendOpenAI:
 		c.upstream("", m.Upstream().Validate())
+	case BackendVLLM:
+		c.upstream("vllm.", m.OnVLLM().Validate())
 	case BackendPeek:
 		c.upstream("peek.", m.Peeking().Validate())
 	}

@@ -50,7 +50,7 @@ func (c *checks) positive(field string, value time.Duration) {
 
 // Validate reports everything that is wrong, each with its path.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), c.Records.check(), c.Tasks.check(), c.Redis.check(), c.Link.check(), c.Worker.check(), checkModels(c.Models, c.Backends), c.checkSources())
+	errs := slices.Concat(c.Server.check(), c.Log.check(), c.Queue.check(), c.Engine.check(), c.Entropy.check(), c.Records.check(), c.Tasks.check(), c.Redis.check(), c.Link.check(), c.Worker.check(), c.Sidecar.check(), c.checkModels(), c.checkSources())
 	return errors.Join(errs...)
 }
 
@@ -140,8 +140,12 @@ func (e Engine) check() []error {
 	return c.errs
 }
 
-func checkModels(models []Model, backends []string) []error {
+func (c Config) checkModels() []error {
+	models, backends := c.Models, c.Backends
 	if len(models) == 0 {
+		if c.Modelless {
+			return nil
+		}
 		return []error{&FieldError{Path: "models", Message: "there are none; list one with an id and a path, or start with --model ID=PATH"}}
 	}
 	var errs []error

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"qr-gateway/backends/peek"
+	"qr-gateway/backends/vllm"
 )
 
 // VLLM is what belongs to a model on a vLLM with our plugin.
 type VLLM struct {
 	Sidecar    string        `mapstructure:"sidecar"`     // address of a sidecar of its own, HOST:PORT or unix:///PATH; empty: the one in this process
 	Fail       string        `mapstructure:"fail"`        // stop or native: what becomes of a token when the sidecar is away or late
-	Mismatch   string        `mapstructure:"mismatch"`    // error or count: what becomes of an answer with a token that isn't the sampler's
+	Mismatch   string        `mapstructure:"mismatch"`    // error or count: what becomes of an answer with a token that isn't the sampler's; empty: error with stop, count with native
 	Probe      bool          `mapstructure:"probe"`       // ask each server for one token to see that its plugin is there
 	ChoiceWait time.Duration `mapstructure:"choice_wait"` // for the sampler's account of a token that is there
 }
@@ -23,7 +24,17 @@ type Peek struct {
 }
 
 func defaultVLLM() VLLM {
-	return VLLM{Fail: "stop", Mismatch: "error", Probe: true, ChoiceWait: time.Second}
+	c := vllm.DefaultConfig()
+	return VLLM{Fail: string(c.Fail), Mismatch: string(c.Mismatch), Probe: c.Probe, ChoiceWait: c.ChoiceWait}
+}
+
+// OnVLLM is the model as the vllm backend takes it.
+func (m Model) OnVLLM() vllm.Config {
+	c, u := vllm.DefaultConfig(), m.Upstream()
+	c.Model, c.Description, c.URL, c.UpstreamModel = m.ID, m.Description, m.URL, m.UpstreamModel
+	c.APIKey, c.APIKeyFile, c.Headers, c.Context, c.Workers, c.Timeouts = m.APIKey, m.APIKeyFile, m.Headers, m.Context, m.Workers, u.Timeouts
+	c.Fail, c.Mismatch, c.Probe, c.ChoiceWait = vllm.Fail(m.VLLM.Fail), vllm.Mismatch(m.VLLM.Mismatch), m.VLLM.Probe, m.VLLM.ChoiceWait
+	return c
 }
 
 func defaultPeek() Peek {
