@@ -14,6 +14,9 @@ import (
 	"qr-gateway/backends/vllm/choice"
 )
 
+// missedShare is how much shorter a choice is waited for behind one that never came: the sidecar may be gone for good.
+const missedShare = 20
+
 // finishTime bounds what the sidecar may take to say what it did, when the request has ended.
 const finishTime = 2 * time.Second
 
@@ -31,6 +34,7 @@ type call struct {
 	held     []*chunk // before the first token: nothing of the answer is the client's before it was found right
 	last     *chunk   // of a stream the one with the finish reason, else the whole reply
 	usage    *chunk   // of a stream
+	missed   bool     // the choice of the latest token never came
 	told     bool     // something was amiss, and it was logged
 	sent     time.Time
 	first    time.Time // when the first token was there
@@ -184,7 +188,12 @@ func (c *call) flush() error {
 
 // compare holds a token against what was chosen for its step.
 func (c *call) compare(ctx context.Context, token int32) error {
-	e := c.ledger.at(ctx, c.steps, c.b.cfg.ChoiceWait)
+	limit := c.b.cfg.ChoiceWait
+	if c.missed {
+		limit /= missedShare
+	}
+	e := c.ledger.at(ctx, c.steps, limit)
+	c.missed = e.times == 0
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -249,7 +258,7 @@ func (c *call) mismatched(ctx context.Context, token, chosen int32) error {
 	return &backends.Error{
 		Kind: backends.KindUpstream, Code: backends.CodeMismatched,
 		Message: fmt.Sprintf("the upstream of model %s put another token in the place of the one that was chosen, at token %d of the answer", c.b.cfg.Model, c.steps),
-		Hint:    "whoever runs the gateway has to look into it: something behind the plugin changes tokens, such as a thinking budget",
+		Hint:    "whoever runs the gateway has to look into it: something behind the plugin changes tokens, such as a thinking budget, or the sidecar answers too late",
 	}
 }
 

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -48,10 +49,19 @@ func (b *Backend) plan(req *backends.Request) ([]part, error) {
 			parts = append(parts, part{index: len(parts), prompt: at, text: text, params: reseeded(req.Params, nth)})
 		}
 	}
-	if cfg, err := settings(&req.Params); err != nil || len(cfg) > mostCfgBytes {
-		return nil, invalid("logit_bias", "invalid_value", fmt.Sprintf("the request's parameters have %d bytes; this model takes up to %d", len(cfg), mostCfgBytes), "give fewer entries")
-	}
 	return parts, nil
+}
+
+// fits refuses parameters that the plugin would not take. Only an object can make them so long.
+func fits(p *sampler.Params) error {
+	cfg, err := settings(p)
+	if err != nil {
+		return fmt.Errorf("encode parameters: %w", err)
+	}
+	if len(cfg) > mostCfgBytes {
+		return invalid("logit_bias", "invalid_value", fmt.Sprintf("the request's parameters have %d bytes; this model takes up to %d", len(cfg), mostCfgBytes), "give fewer entries")
+	}
+	return nil
 }
 
 // possible refuses what would not do what it says.
@@ -89,12 +99,13 @@ func choicesOf(o *members.Object) (int, error) {
 
 // promptsOf are the prompts of a completion that has several, else one that is nil.
 func promptsOf(o *members.Object) []json.RawMessage {
-	var list []json.RawMessage
-	if json.Unmarshal(o.Get("prompt"), &list) != nil || len(list) == 0 {
-		return []json.RawMessage{nil}
+	raw, ok := bytes.CutPrefix(bytes.TrimSpace(o.Get("prompt")), []byte("["))
+	if raw = bytes.TrimSpace(raw); !ok || len(raw) == 0 || bytes.IndexByte([]byte(`"[{`), raw[0]) < 0 {
+		return []json.RawMessage{nil} // a text, or tokens of one
 	}
-	if first := list[0][0]; first != '"' && first != '[' && first != '{' {
-		return []json.RawMessage{nil} // tokens of one
+	var list []json.RawMessage
+	if json.Unmarshal(o.Get("prompt"), &list) != nil {
+		return []json.RawMessage{nil} // and the server will refuse it
 	}
 	return list
 }

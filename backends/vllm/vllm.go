@@ -113,11 +113,14 @@ func (b *Backend) Prepare(ctx context.Context, req *backends.Request) (*backends
 	if err != nil || !req.Sampled {
 		return p, err
 	}
-	if err := b.able(); err != nil {
-		return nil, err
-	}
 	parts, err := b.plan(req)
 	if err != nil {
+		return nil, err
+	}
+	if err := fits(&req.Params); err != nil {
+		return nil, err
+	}
+	if err := b.able(); err != nil {
 		return nil, err
 	}
 	p.MaxTokens *= max(parts[len(parts)-1].prompt+1, 1)
