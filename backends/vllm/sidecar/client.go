@@ -154,6 +154,7 @@ func (c *Client) asError(err error) *backends.Error {
 		return invalid("invalid_value", "qr_rid", "", "%s", s.Message())
 	case codes.ResourceExhausted:
 		return &backends.Error{Kind: backends.KindUnavailable, Code: "sidecar_full", Message: s.Message(), Err: err}
+	default:
 	}
 	return &backends.Error{
 		Kind: backends.KindUnavailable, Code: "sidecar_unavailable", Message: fmt.Sprintf("the sidecar at %s can't be reached: %s", c.cfg.Address, s.Message()),

@@ -14,7 +14,7 @@ import (
 // toFrame reads a frame that came over gRPC, and refuses what there can't be.
 func toFrame(m *sidecarpb.Frame) (wire.Frame, error) {
 	if m.Kind > 255 || m.Flags > 255 || m.Count > 65535 || len(m.Body) > wire.MaxBody {
-		return wire.Frame{}, &wire.Refuse{Code: wire.CodeForm, Message: fmt.Sprintf("a frame has kind %d, flags %d, count %d and %d bytes", m.Kind, m.Flags, m.Count, len(m.Body))}
+		return wire.Frame{}, &wire.RefusedError{Code: wire.CodeForm, Message: fmt.Sprintf("a frame has kind %d, flags %d, count %d and %d bytes", m.Kind, m.Flags, m.Count, len(m.Body))}
 	}
 	h := wire.Header{Size: uint32(len(m.Body)), Kind: wire.Kind(m.Kind), Flags: uint8(m.Flags), Count: uint16(m.Count), Seq: m.Seq}
 	if _, err := wire.ParseHeader(h.Append(nil)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"time"
 
@@ -82,7 +81,7 @@ func (r *request) step(ctx context.Context, s *session, row *wire.Row) wire.Answ
 		}
 	case step < r.stream.Step():
 		return answer(choice.Unknown)
-	case step-r.stream.Step() > maxGap:
+	case step-r.stream.Step() > s.maxGap():
 		return r.fail(s, step, invalid("invalid_value", "qr_rid", "install the plugin that comes with this version of the gateway",
 			"the plugin shows token %d after token %d", step, r.stream.Step()-1))
 	default:
@@ -93,7 +92,14 @@ func (r *request) step(ctx context.Context, s *session, row *wire.Row) wire.Answ
 }
 
 // maxGap is how many tokens in a row may be chosen by somebody else.
-const maxGap = 1 << 20
+func (s *session) maxGap() int {
+	if s.hello.MaxModelLen > 0 {
+		return min(s.hello.MaxModelLen, longestGap)
+	}
+	return longestGap
+}
+
+const longestGap = 1 << 20
 
 // with is the row as it is known after its whole form was shown too.
 func (s *shown) with(next shown) shown {
@@ -231,7 +237,7 @@ func (r *request) refuse(s *session, step int) wire.Answer {
 // from what the plugin knows. It reports whether the strategy's memory of the rows was lost.
 func (r *request) again(g *wire.Begin, session string) (rebuilt bool, err error) {
 	step := int(g.Step)
-	if r.failed != nil || r.stream == nil {
+	if over := r.failed != nil || r.stream == nil; over {
 		return false, nil
 	}
 	if step < r.stream.Step()-1 || r.differs(g.History) {
@@ -282,6 +288,6 @@ func (r *request) fill(history []int32, step int) []int32 {
 }
 
 // fits reports whether a begin's step can be.
-func fits(g *wire.Begin) bool {
-	return g.Step < math.MaxInt32/2 && int(g.Step) <= len(g.History)+maxGap
+func (s *session) fits(g *wire.Begin) bool {
+	return int64(g.Step) <= int64(len(g.History)+s.maxGap())
 }

@@ -252,7 +252,7 @@ func chat(p *sidecartest.Plugin, k, requests, steps int) error {
 			u, _ := sampler.NewSeeded(seed).One(context.Background(), at)
 			d, err := sampler.New(vocab).Choose(row, nil, params.Cut(), u)
 			if err != nil || d.Token != a.Token {
-				return fmt.Errorf("session %d, request %d, token %d is %d, want %d: %v", k, i, at, a.Token, d.Token, err)
+				return fmt.Errorf("session %d, request %d, token %d is %d, want %d: %w", k, i, at, a.Token, d.Token, err)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -62,7 +63,8 @@ func vacate(path string) error {
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("listen on %s: there is a file of another kind: remove it, or choose another path", path)
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
+	d := net.Dialer{Timeout: time.Second}
+	c, err := d.DialContext(context.Background(), "unix", path)
 	if err == nil {
 		_ = c.Close()
 	}
@@ -123,7 +125,7 @@ func (p *plug) Read(b []byte) (int, error) {
 	}
 	p.fds = append(p.fds, rights(oob[:m])...)
 	if len(p.fds) > maxFDs {
-		return n, &wire.Refuse{Code: wire.CodeHello, Message: fmt.Sprintf("%d files came with the hello; it takes one", len(p.fds))}
+		return n, &wire.RefusedError{Code: wire.CodeHello, Message: fmt.Sprintf("%d files came with the hello; it takes one", len(p.fds))}
 	}
 	return n, err
 }
@@ -175,10 +177,15 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	s.end(ctx, p, c, err)
 }
 
-// run runs the session of a plugin that was greeted.
-func (s *Server) run(ctx context.Context, c *session, l line) error {
+// run runs the session of a plugin that was greeted. One that panics ends alone.
+func (s *Server) run(ctx context.Context, c *session, l line) (err error) {
 	s.join(c)
 	defer s.leave(c)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	h := c.hello
 	s.deps.Log.Info("plugin connected", "session", h.Session, "model", h.Model, "vllm", h.VLLM, "runner", h.Runner, "rows", h.Rows, "rank", h.TPRank, "dp_rank", h.DPRank)
 	return c.run(ctx, l)
@@ -190,7 +197,7 @@ func (s *Server) end(ctx context.Context, l line, c *session, err error) {
 	if c != nil {
 		session = c.hello.Session
 	}
-	r, refused := errors.AsType[*wire.Refuse](err)
+	r, refused := errors.AsType[*wire.RefusedError](err)
 	switch {
 	case refused:
 		s.counts.refusals.Add(1)
@@ -210,7 +217,7 @@ func (s *Server) checkUser(conn *net.UnixConn) error {
 	if err == nil && s.users[uid] {
 		return nil
 	}
-	r := &wire.Refuse{Code: wire.CodePeer, Message: fmt.Sprintf("user %d may not use this sidecar", uid), Hint: "run vLLM as the sidecar's user, or name its user in uids"}
+	r := &wire.RefusedError{Code: wire.CodePeer, Message: fmt.Sprintf("user %d may not use this sidecar", uid), Hint: "run vLLM as the sidecar's user, or name its user in uids"}
 	if err != nil {
 		r.Message = fmt.Sprintf("the plugin's user can't be found out: %v", err)
 	}
@@ -247,7 +254,7 @@ func readHello(f wire.Frame, err error) (*wire.Hello, error) {
 		return nil, err
 	}
 	if f.Kind != wire.KindHello {
-		return nil, &wire.Refuse{Code: wire.CodeHello, Message: fmt.Sprintf("the first frame is a %s; it must be a hello", f.Kind)}
+		return nil, &wire.RefusedError{Code: wire.CodeHello, Message: fmt.Sprintf("the first frame is a %s; it must be a hello", f.Kind)}
 	}
 	return wire.ParseHello(f.Body)
 }
@@ -264,11 +271,11 @@ func (s *Server) welcome(l line) error {
 // memory maps the file that came with the hello.
 func (p *plug) memory(h *wire.Hello) (*memory, error) {
 	if len(p.fds) != 1 {
-		return nil, &wire.Refuse{Code: wire.CodeHello, Message: fmt.Sprintf("%d files came with the hello; a stride of %d takes one", len(p.fds), h.Stride)}
+		return nil, &wire.RefusedError{Code: wire.CodeHello, Message: fmt.Sprintf("%d files came with the hello; a stride of %d takes one", len(p.fds), h.Stride)}
 	}
 	m, err := mapShared(p.fds[0], h.Stride, h.MaxRows)
 	if err != nil {
-		return nil, &wire.Refuse{
+		return nil, &wire.RefusedError{
 			Code: wire.CodeHello, Message: fmt.Sprintf("the memory that came with the hello can't be used: %v", err),
 			Hint: "pass a memfd of max_rows x stride bytes, sealed with F_SEAL_SHRINK",
 		}

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -137,7 +138,7 @@ func badConfig(err error) *backends.Error {
 // open makes ready where the numbers come from.
 func (r *request) open(ctx context.Context, supplier account.Supplier) {
 	defer close(r.opened)
-	tap, err := account.Open(ctx, supplier, &r.params)
+	tap, err := openTap(ctx, supplier, &r.params)
 	r.work.Lock()
 	defer r.work.Unlock()
 	if err != nil {
@@ -146,6 +147,16 @@ func (r *request) open(ctx context.Context, supplier account.Supplier) {
 	}
 	r.tap = tap
 	tap.Accepted(-1, -1)
+}
+
+// openTap is account.Open of sources that may panic.
+func openTap(ctx context.Context, supplier account.Supplier, p *sampler.Params) (tap *account.Tap, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("open entropy source: panic: %v", v)
+		}
+	}()
+	return account.Open(ctx, supplier, p)
 }
 
 // replay takes the answer so far in.

@@ -80,7 +80,7 @@ func (r *running) dial(t testing.TB, change func(*sidecartest.Options)) *sidecar
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	if err := p.Conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := p.Conn.SetDeadline(time.Now().Add(6 * patience)); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -174,7 +174,7 @@ func finish(t testing.TB, f choice.Trail) *backends.DecodeStats {
 }
 
 func refusal(err error) string {
-	if r, ok := errors.AsType[*wire.Refuse](err); ok {
+	if r, ok := errors.AsType[*wire.RefusedError](err); ok {
 		return r.Code
 	}
 	return fmt.Sprint(err)

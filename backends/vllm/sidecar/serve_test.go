@@ -61,10 +61,10 @@ func TestTokensAreTheSamplers(t *testing.T) {
 				h := begin(t, p, rid, cfg)
 				var rows [][]float32
 				var got []int32
-				for at := range 60 {
+				for at := range 30 {
 					row := logits(vocab, 1, at)
 					rows = append(rows, row)
-					a := wire.Answer{}
+					var a wire.Answer
 					if form == "compact" {
 						a = step(t, p, h, at, row)
 					} else {
@@ -83,7 +83,7 @@ func TestTokensAreTheSamplers(t *testing.T) {
 					}
 				}
 				stats := finish(t, f)
-				if stats.Tokens != 60 || stats.Decoder != "plain" || stats.Native != 0 || stats.FallbackTokens != 0 {
+				if stats.Tokens != 30 || stats.Decoder != "plain" || stats.Native != 0 || stats.FallbackTokens != 0 {
 					t.Errorf("account %+v", stats)
 				}
 				if _, err := f.Next(context.Background()); !errors.Is(err, io.EOF) {

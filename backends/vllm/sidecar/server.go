@@ -51,17 +51,22 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("make sidecar: %w", err)
 	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
-	s := &Server{
-		cfg: cfg, deps: deps, book: newBook(cfg.Keep, cfg.Requests), users: users(cfg.UIDs), user: userOf,
-		sessions: map[*session]struct{}{}, changed: make(chan struct{}),
-	}
+	s := unbound(cfg, deps)
 	if err := s.bind(); err != nil {
 		return nil, errors.Join(fmt.Errorf("make sidecar: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// unbound is a server without addresses.
+func unbound(cfg Config, deps Deps) *Server {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, deps: deps, book: newBook(cfg.Keep, cfg.Requests), users: users(cfg.UIDs), user: userOf,
+		sessions: map[*session]struct{}{}, changed: make(chan struct{}),
+	}
 }
 
 func (s *Server) bind() (err error) {

@@ -123,8 +123,9 @@ func (s *session) take(ctx context.Context, f wire.Frame, l line) error {
 			return err
 		}
 		return l.send(s.out)
+	default:
 	}
-	return &wire.Refuse{Code: wire.CodeKind, Message: fmt.Sprintf("a plugin sends no %s frame here", f.Kind)}
+	return &wire.RefusedError{Code: wire.CodeKind, Message: fmt.Sprintf("a plugin sends no %s frame here", f.Kind)}
 }
 
 func (s *session) begin(ctx context.Context, f wire.Frame) error {
@@ -133,10 +134,10 @@ func (s *session) begin(ctx context.Context, f wire.Frame) error {
 		return err
 	}
 	if _, used := s.seats[g.Handle]; used {
-		return &wire.Refuse{Code: wire.CodeForm, Message: fmt.Sprintf("handle %d is begun a second time", g.Handle)}
+		return &wire.RefusedError{Code: wire.CodeForm, Message: fmt.Sprintf("handle %d is begun a second time", g.Handle)}
 	}
-	if !fits(g) {
-		return &wire.Refuse{Code: wire.CodeForm, Message: fmt.Sprintf("a request is begun at token %d with a history of %d", g.Step, len(g.History))}
+	if !s.fits(g) {
+		return &wire.RefusedError{Code: wire.CodeForm, Message: fmt.Sprintf("a request is begun at token %d with a history of %d", g.Step, len(g.History))}
 	}
 	if err := s.makeRoom(); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *session) makeRoom() error {
 	if len(s.seats) < most {
 		return nil
 	}
-	return &wire.Refuse{Code: wire.CodeBusy, Message: fmt.Sprintf("the plugin has %d requests at once; it has at most %d rows", len(s.seats), s.shape.Rows), Hint: "end those that are over"}
+	return &wire.RefusedError{Code: wire.CodeBusy, Message: fmt.Sprintf("the plugin has %d requests at once; it has at most %d rows", len(s.seats), s.shape.Rows), Hint: "end those that are over"}
 }
 
 func (s *session) ended(f wire.Frame) (err error) {
@@ -181,7 +182,7 @@ func (s *session) ended(f wire.Frame) (err error) {
 func (s *session) rows(ctx context.Context, f wire.Frame) error {
 	rest := f.Flags&wire.FlagRest != 0
 	if rest && f.Seq != s.seq || !rest && f.Seq <= s.seq {
-		return &wire.Refuse{Code: wire.CodeReplay, Message: fmt.Sprintf("step frame %d comes after frame %d", f.Seq, s.seq), Hint: "connect again"}
+		return &wire.RefusedError{Code: wire.CodeReplay, Message: fmt.Sprintf("step frame %d comes after frame %d", f.Seq, s.seq), Hint: "connect again"}
 	}
 	s.seq = f.Seq
 	if err := s.step.Parse(f.Header, f.Body, s.shape); err != nil {
@@ -207,14 +208,14 @@ func (s *session) deal() error {
 		row := &s.step.Rows[i]
 		s.answers = append(s.answers, answer(choice.Unknown))
 		if row.Form == wire.Inline && !s.inline {
-			return &wire.Refuse{Code: wire.CodeForm, Message: "a whole row is in the frame", Hint: "put it into the memfd"}
+			return &wire.RefusedError{Code: wire.CodeForm, Message: "a whole row is in the frame", Hint: "put it into the memfd"}
 		}
 		t := s.seats[row.Handle]
 		switch {
 		case t == nil:
 			continue
 		case t.turn == s.turn:
-			return &wire.Refuse{Code: wire.CodeForm, Message: fmt.Sprintf("handle %d has two rows in one step", row.Handle)}
+			return &wire.RefusedError{Code: wire.CodeForm, Message: fmt.Sprintf("handle %d has two rows in one step", row.Handle)}
 		case t.req.quick:
 			s.quick = append(s.quick, job{row, t.req, i})
 		default:

@@ -116,7 +116,7 @@ func examples() map[string]described {
 			Vocab: 8, MaxRows: 4, Stride: 64, PID: 4242, TPSize: 1, Model: "tiny", MaxModelLen: 256,
 		}},
 		"welcome": {Kind: KindWelcome, JSON: Welcome{Protocol: Protocol, Schema: Hash(), Sidecar: "1.2.3", Top: 256, DeadlineMS: 200}},
-		"refuse":  {Kind: KindRefuse, JSON: Refuse{Code: CodeForm, Message: "a row has <form> 3", Hint: "install the same version"}},
+		"refuse":  {Kind: KindRefuse, JSON: RefusedError{Code: CodeForm, Message: "a row has <form> 3", Hint: "install the same version"}},
 		"begin": {Kind: KindBegin, Begin: &begin{
 			Handle: 5, Step: 3, RID: "chatcmpl-1.0", Config: `{"temperature":0.7,"qr_preset":"ä"}`, Prompt: []int32{1, 2, 70000}, History: []int32{4, -1, 6},
 		}},
@@ -152,6 +152,7 @@ func (d *described) encode() ([]byte, error) {
 			answers = append(answers, Answer(a))
 		}
 		return AppendChoice(nil, d.Seq, answers), nil
+	default:
 	}
 	return AppendJSON(nil, d.Kind, d.JSON)
 }
@@ -222,6 +223,7 @@ func describeRows(f Frame, of *shape) (out []row, err error) {
 		case Inline:
 			logits = make([]float32, of.Vocab)
 			s.Whole(r, logits)
+		case Shared:
 		}
 		for _, v := range logits {
 			d.Logits = append(d.Logits, num(v))

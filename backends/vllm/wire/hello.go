@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -68,7 +69,7 @@ func (h *Hello) check() error {
 	case h.TPSize < 1 || h.TPRank < 0 || h.TPRank >= h.TPSize || h.DPRank < 0:
 		return fmt.Errorf("tp_rank is %d of %d, dp_rank %d", h.TPRank, h.TPSize, h.DPRank)
 	case len(h.Model) > maxName || len(h.VLLM) > maxName || h.MaxModelLen < 0:
-		return fmt.Errorf("model, vllm or max_model_len is out of range")
+		return errors.New("model, vllm or max_model_len is out of range")
 	}
 	return nil
 }

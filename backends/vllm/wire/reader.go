@@ -29,7 +29,7 @@ type Reader struct {
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, readAhead)} }
 
 // Next reads one frame with a body of at most limit bytes, limit being at most [MaxBody]. The error is io.EOF where the stream ends between two frames, a
-// *[Refuse] for a frame that there can't be, and else the stream's.
+// *[RefusedError] for a frame that there can't be, and else the stream's.
 func (r *Reader) Next(limit int) (Frame, error) {
 	if _, err := io.ReadFull(r.r, r.head[:]); err != nil {
 		return Frame{}, ended(err)

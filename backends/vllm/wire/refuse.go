@@ -15,21 +15,21 @@ const (
 	CodeBusy      = "busy"
 )
 
-// Refuse says why a connection is ended.
-type Refuse struct {
+// RefusedError says why a connection is ended.
+type RefusedError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"` // one sentence, names the thing
 	Hint    string `json:"hint"`    // the remedy, or empty
 }
 
 // Error implements error.
-func (r *Refuse) Error() string {
+func (r *RefusedError) Error() string {
 	if r.Hint == "" {
 		return r.Message
 	}
 	return r.Message + " (" + r.Hint + ")"
 }
 
-func refuse(code, format string, args ...any) *Refuse {
-	return &Refuse{Code: code, Message: fmt.Sprintf(format, args...)}
+func refuse(code, format string, args ...any) *RefusedError {
+	return &RefusedError{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -2,7 +2,7 @@
 // encodes and decodes, checks the form of what it reads, and does no I/O but on the reader it is given. See [Schema] for the formats and
 // testdata for examples of each.
 //
-// What is wrong with a frame is a *[Refuse]: it is what the other side is told before the connection is closed.
+// What is wrong with a frame is a *[RefusedError]: it is what the other side is told before the connection is closed.
 package wire
 
 import (

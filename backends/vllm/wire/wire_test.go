@@ -11,7 +11,7 @@ import (
 
 // code is the reason of a refusal.
 func code(err error) string {
-	if r, ok := errors.AsType[*Refuse](err); ok {
+	if r, ok := errors.AsType[*RefusedError](err); ok {
 		return r.Code
 	}
 	return ""

@@ -42,7 +42,7 @@ type Options struct {
 	Spoil          func(*wire.Hello) // changes the hello before it is sent
 }
 
-// Dial connects and is welcomed. The error is a *[wire.Refuse] where the sidecar refuses.
+// Dial connects and is welcomed. The error is a *[wire.RefusedError] where the sidecar refuses.
 func Dial(socket string, o Options) (*Plugin, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *Plugin) Read() (wire.Frame, error) {
 		return f, err
 	}
 	if f.Kind == wire.KindRefuse {
-		var r wire.Refuse
+		var r wire.RefusedError
 		if err := json.Unmarshal(f.Body, &r); err != nil {
 			return f, err
 		}
