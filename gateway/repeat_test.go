@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -126,21 +125,24 @@ func TestClientComesBack(t *testing.T) {
 			within(t, "the first run", stop.held)
 			leave()
 			<-lost
-			back := make(chan *http.Response, 1)
+			back := make(chan reply, 1)
 			go func() {
+				defer close(back)
 				resp, err := http.DefaultClient.Do(r.keyed(t.Context(), t, body))
 				if err != nil {
 					t.Error(err)
+					return
 				}
-				back <- resp
+				got, err := read(resp)
+				if err != nil {
+					t.Error(err)
+				}
+				back <- got
 			}()
 			stop.goOn <- struct{}{}
-			resp := within(t, "the reply to the second", back)
-			got, err := io.ReadAll(bufio.NewReader(resp.Body))
-			must(t, err)
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusOK || strings.Contains(string(got), `"error"`) || stop.runs.Load() != 1 {
-				t.Errorf("%d runs; got %d %s", stop.runs.Load(), resp.StatusCode, got)
+			got := within(t, "the reply to the second", back)
+			if got.status != http.StatusOK || strings.Contains(string(got.body), `"error"`) || stop.runs.Load() != 1 {
+				t.Errorf("%d runs; got %d %s", stop.runs.Load(), got.status, got.body)
 			}
 		})
 	}

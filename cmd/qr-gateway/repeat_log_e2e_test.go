@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,8 +45,15 @@ func (m *machines) wordsWorker(t *testing.T, name string) *server {
 	return launch(t, `"probes":"([^"]+)"`, "worker", "--config", m.file, "--listen", "127.0.0.1:0")
 }
 
+// story is a reply that has begun.
+type story struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
 // say asks for words, with a key if there is one, and returns the reply once it begins.
-func (s *server) say(ctx context.Context, t *testing.T, key, prompt string) *http.Response {
+func (s *server) say(ctx context.Context, t *testing.T, key, prompt string) story {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"model": "words", "prompt": prompt, "max_tokens": 60, "stream": true})
 	if err != nil {
@@ -64,13 +72,13 @@ func (s *server) say(ctx context.Context, t *testing.T, key, prompt string) *htt
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { res.Body.Close() })
-	return res
+	return story{res.StatusCode, res.Header, res.Body}
 }
 
 // said is the text of a reply to its end, and the error that it ends with.
-func said(t *testing.T, res *http.Response) (text, failure string) {
+func said(t *testing.T, res story) (text, failure string) {
 	t.Helper()
-	body, err := io.ReadAll(res.Body)
+	body, err := io.ReadAll(res.body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,22 +102,39 @@ func said(t *testing.T, res *http.Response) (text, failure string) {
 }
 
 // begins waits for the first text of a reply.
-func begins(t *testing.T, res *http.Response) {
+func begins(t *testing.T, res story) {
 	t.Helper()
 	var got strings.Builder
 	buf := make([]byte, 256)
 	for !strings.Contains(got.String(), `"text":"`) {
-		n, err := res.Body.Read(buf)
+		n, err := res.body.Read(buf)
 		if got.Write(buf[:n]); err != nil {
 			t.Fatalf("%v after %s", err, got.String())
 		}
 	}
 }
 
-// runs is how many requests a queue has seen.
+// submitted is how many requests a queue has seen, in words.
 func (m *machines) submitted(t *testing.T) string {
 	t.Helper()
 	return regexp.MustCompile(`(\d+) submitted`).FindString(m.run(t, "status"))
+}
+
+// flush has the server of the queue forget everything.
+func (m *machines) flush(t *testing.T) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", filepath.Join(m.dir, "redis.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer := make([]byte, 16)
+	if _, err := conn.Write([]byte("FLUSHALL\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "+OK") {
+		t.Fatalf("FLUSHALL: %q, %v", answer[:n], err)
+	}
 }
 
 // TestRepeatedElsewhere: a client loses its connection, and its gateway, in mid-answer. Another gateway gives it the whole answer, which is made once.
@@ -127,8 +152,8 @@ func TestRepeatedElsewhere(t *testing.T) {
 	begins(t, one.say(ctx, t, "k1", "a story"))
 	leave()
 	again := two.say(t.Context(), t, "k1", "a story")
-	if got, failure := said(t, again); got != want || failure != "" || again.Header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("after the client left: %q, %s, headers %v; want %q", got, failure, again.Header, want)
+	if got, failure := said(t, again); got != want || failure != "" || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("after the client left: %q, %s, headers %v; want %q", got, failure, again.header, want)
 	}
 
 	begins(t, one.say(t.Context(), t, "k2", "a story"))
@@ -145,8 +170,8 @@ func TestRepeatedElsewhere(t *testing.T) {
 	if n := m.submitted(t); n != "3 submitted" {
 		t.Errorf("%s, want 3", n)
 	}
-	if other := two.say(t.Context(), t, "k2", "another story"); other.StatusCode != http.StatusUnprocessableEntity {
-		t.Errorf("another request with the key: %s", other.Status)
+	if other := two.say(t.Context(), t, "k2", "another story"); other.status != http.StatusUnprocessableEntity {
+		t.Errorf("another request with the key: status %d", other.status)
 	}
 }
 
@@ -172,6 +197,17 @@ func TestLogAlone(t *testing.T) {
 	for _, text := range texts {
 		if text != texts[0] || len(text) < 60 {
 			t.Errorf("got %q, want %q", text, texts[0])
+		}
+	}
+
+	both := []story{edge.say(t.Context(), t, "", "a story"), edge.say(t.Context(), t, "", "a story")}
+	for _, s := range both {
+		begins(t, s)
+	}
+	m.flush(t)
+	for _, s := range both {
+		if text, failure := said(t, s); failure != "" || !strings.HasSuffix(texts[0], text) || len(text) < 60 {
+			t.Errorf("after the queue forgot everything: %q, %s", text, failure)
 		}
 	}
 

@@ -224,7 +224,7 @@ func TestGatewayGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &barrier{at: 4}
 		r := assemble(t, 1, g.model, parts{})
-		a, plain := r.again("a"), (*call)(nil)
+		a := r.again("a")
 		synctest.Wait()
 		after(time.Second)
 		r.to(gone{})
@@ -235,7 +235,7 @@ func TestGatewayGone(t *testing.T) {
 		}
 		a.cancel() // it waits for frames that never come
 		a.wait()
-		if plain = r.do("p"); plain.wait().err == nil {
+		if r.do("p").wait().err == nil {
 			r.Error("a request without a key goes on without its gateway")
 		}
 		r.end()
