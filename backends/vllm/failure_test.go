@@ -126,8 +126,15 @@ func TestStopped(t *testing.T) {
 			})
 		}
 	}
-	r := sampling(t, vllmtest.Options{}, nil)
-	r.side.Script(at(1, vllmtest.Move{Status: choice.Stop}))
+	r := sampling(t, vllmtest.Options{Group: 100, Length: 1000}, short)
+	r.side.Script(at(1, vllmtest.Move{Status: choice.Stop, Deaf: true}))
+	r.far.Set(func(o *vllmtest.Options) {
+		o.Hold = func(q *http.Request, now int) {
+			if now > 5 {
+				<-q.Context().Done()
+			}
+		}
+	})
 	ask(t.Context(), r, chat(true, "")).fails(t, backends.KindUnavailable, "sampler_unavailable")
 }
 

@@ -33,6 +33,7 @@ type Plugin interface {
 type Move struct {
 	Status choice.Status   // Stop ends the text; with Native and Illegal the server chooses
 	Err    *backends.Error // with Stop
+	Deaf   bool            // the server goes on although it was told to stop
 	Unsaid bool            // the sidecar hears nothing of the step, and the server chooses
 	Void   bool            // another token was chosen first, for a row that came to nothing
 	Wrong  bool            // the server takes another token than was chosen, but at the end
@@ -138,7 +139,7 @@ func (s *Sampler) Choose(rid, _ string, step int, last bool) (token int32, ok bo
 	t.tokens++
 	switch {
 	case m.Status == choice.Stop:
-		return 0, true
+		return 0, !m.Deaf
 	case m.Status != choice.Token:
 		return 0, false
 	case m.Wrong && !last:
