@@ -30,6 +30,7 @@ func benchQueue(t *testing.T, args ...string) []byte {
 // TestBenchQueue holds what does not depend on the machine: both queues are measured at each depth, a flood is not waited for, and there are
 // fewer swaps than in the order of arrival.
 func TestBenchQueue(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
@@ -74,6 +75,7 @@ func TestBenchQueue(t *testing.T) {
 
 // TestBenchQueueElsewhere holds that a server that belongs to others is left as it was, and that people can read the report.
 func TestBenchQueueElsewhere(t *testing.T) {
+	t.Parallel()
 	s := miniredis.RunT(t)
 	if err := s.Set("theirs", "1"); err != nil {
 		t.Fatal(err)

@@ -57,8 +57,9 @@ engine: {binary: %q}
 redis: {url: "unix://%s", name: test}
 link: {listen: "127.0.0.1:0", secret_file: secret}
 worker: {secret_file: secret}
+queue: {lease: 2s, heartbeat: 500ms}
 models:
-  - {id: smollm2, path: %q, context: 512, workers: 1}
+  - {id: smollm2, path: %q, context: 512, workers: 1, threads: 1}
 `, need(t, "QR_TEST_ENGINE"), socket, need(t, "QR_TEST_MODEL"))
 	file := filepath.Join(dir, "gateway.yaml")
 	for name, text := range map[string]string{file: body, filepath.Join(dir, "secret"): "0123456789abcdef0123456789abcdef\n"} {
@@ -77,8 +78,7 @@ func (m *machines) gateway(t *testing.T) *server {
 // worker starts a worker and waits until its model is ready.
 func (m *machines) worker(t *testing.T, name string) *server {
 	t.Helper()
-	t.Setenv("QR_WORKER_NAME", name)
-	return launch(t, `"msg":"(model ready)"`, "worker", "--config", m.file, "--listen", "127.0.0.1:0")
+	return launchWith(t, []string{"QR_WORKER_NAME=" + name}, `"msg":"(model ready)"`, "worker", "--config", m.file, "--listen", "127.0.0.1:0")
 }
 
 // run runs a command of the program on the shared queue.
@@ -122,10 +122,11 @@ func (s *server) running(t *testing.T) bool {
 // TestMachines: a gateway and two workers that share a queue. The worker of an answer is killed in mid-stream, and the other one goes on with it;
 // then that one is drained in mid-stream, and finishes what it runs.
 func TestMachines(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t)
 	edge := m.gateway(t)
 	workers := map[string]*server{"one": m.worker(t, "one"), "two": m.worker(t, "two")}
-	story := chat("Tell a long story.", 220, map[string]any{"qr_decoder": "plain", "temperature": 0, "seed": 3})
+	story := chat("Tell a long story.", 120, map[string]any{"qr_decoder": "plain", "temperature": 0, "seed": 3})
 	want := edge.text(t, story)
 	story["stream"] = true
 

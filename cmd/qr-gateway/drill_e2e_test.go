@@ -35,6 +35,7 @@ type exercise struct {
 // TestDrill asks a cluster many things while processes are killed and frozen, the queue's server forgets, and lines are cut. `make drill`
 // runs it at length.
 func TestDrill(t *testing.T) {
+	t.Parallel()
 	total, seed := number(t, "QR_DRILL_REQUESTS", 80), number(t, "QR_DRILL_SEED", 5)
 	e := &exercise{rig: newDrillRig(t), rng: rand.New(rand.NewPCG(uint64(seed), 6)), want: map[question]string{}}
 	e.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -89,7 +88,6 @@ type limitWatch struct {
 // watchLimits looks all the time whether more waits than may, in all or of one caller. What it returns ends that, and looks at the end.
 func (e *exercise) watchLimits(t *testing.T) (stop func()) {
 	t.Helper()
-	redis.LogTo(slog.New(slog.DiscardHandler)) // that the server is away is no news
 	c := redis.DefaultConfig()
 	c.URL, c.Name = "redis://"+e.redisAddr+"/0", "drill"
 	q, err := redis.Open(t.Context(), c, redis.Deps{})

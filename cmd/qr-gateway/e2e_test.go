@@ -23,6 +23,7 @@ import (
 
 // TestOpenAIPython runs the stock client's tests against the real server on the real model.
 func TestOpenAIPython(t *testing.T) {
+	t.Parallel()
 	python := need(t, "QR_TEST_PYTHON")
 	empty := filepath.Join(t.TempDir(), "empty") // a record of nothing: its source never serves
 	if err := os.WriteFile(empty, []byte{1}, 0o600); err != nil {
@@ -43,6 +44,7 @@ func TestOpenAIPython(t *testing.T) {
 
 // TestCrossTalk sends eight marked conversations at once over four workers: each must read as it does alone.
 func TestCrossTalk(t *testing.T) {
+	t.Parallel()
 	s := start(t, configFile(t, "    context: 2048\n"))
 	bodies := make([]map[string]any, 8)
 	alone := make([]string, len(bodies))
@@ -51,8 +53,8 @@ func TestCrossTalk(t *testing.T) {
 		if i%2 == 0 {
 			more["qr_alpha"] = 0.3
 		}
-		marked := fmt.Sprintf("My name is Marker%d. %s Say my name and tell me a story.", i, strings.Repeat("I like boats. ", 10*i))
-		bodies[i] = chat(marked, 40, more)
+		marked := fmt.Sprintf("My name is Marker%d. %s Say my name and tell me a story.", i, strings.Repeat("I like boats. ", 5*i))
+		bodies[i] = chat(marked, 20, more)
 		alone[i] = s.text(t, bodies[i])
 	}
 	var wg sync.WaitGroup
@@ -69,6 +71,7 @@ func TestCrossTalk(t *testing.T) {
 
 // TestCancelledRequestsLeaveNothing drops requests at random moments: queued, in the prompt, while decoding, between peeks.
 func TestCancelledRequestsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	total := 120
 	if os.Getenv("QR_VERIFY") != "" {
 		total = 1000
@@ -171,6 +174,7 @@ func (s *server) settle(t *testing.T, before map[string]float64) {
 // TestEngineKilled kills the engine in mid-stream: the client gets one unbroken answer, the one that nothing happened to, and is told that it
 // was taken up; those who wait are served after the restart, and the gateway answers all the while.
 func TestEngineKilled(t *testing.T) {
+	t.Parallel()
 	s := start(t, configFile(t, "    context: 2048\n    workers: 1\n"))
 	story := chat("Tell a long story.", 90, map[string]any{"qr_decoder": "plain", "temperature": 0, "seed": 3})
 	want := s.text(t, story)
@@ -253,6 +257,7 @@ func (c *chunks) next(t *testing.T) bool {
 
 // TestStartFailsWithTheReason holds that a bad model or configuration is named before anything is served.
 func TestStartFailsWithTheReason(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	whole, err := os.ReadFile(need(t, "QR_TEST_MODEL"))
 	if err != nil {

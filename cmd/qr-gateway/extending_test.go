@@ -100,6 +100,7 @@ func extended(t *testing.T) string {
 
 // TestExtendingPage holds that a new strategy, amplifier, source and backend are what the page says, and nothing more.
 func TestExtendingPage(t *testing.T) {
+	t.Parallel()
 	program := extended(t)
 	run := func(stdin string, args ...string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -30,8 +31,22 @@ type source struct {
 	generated bool
 }
 
+// parsed are all of them, read once.
+var parsed = sync.OnceValues(parse)
+
 func goFiles(t *testing.T) []source {
 	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d Go files found below %s", len(all), root)
+	}
+	return all
+}
+
+func parse() ([]source, error) {
 	var all []source
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,13 +70,7 @@ func goFiles(t *testing.T) []source {
 		})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 10 {
-		t.Fatalf("only %d Go files found below %s", len(all), root)
-	}
-	return all
+	return all, err
 }
 
 // layer is a top-level folder and what it may import of ours.

@@ -62,8 +62,9 @@ func (s *server) killEngine(t *testing.T, n int) {
 // TestReplicaKilled kills one of two engines under load: the other one begins what had not begun and goes on with what had, and every
 // answer is what it is without a kill.
 func TestReplicaKilled(t *testing.T) {
-	s := start(t, configFile(t, "    context: 1024\n    workers: 2\n    threads: 1\n    aliases: [other]\n    replicas: [{name: a}, {name: b}]\n"))
-	const n = 8
+	t.Parallel()
+	s := start(t, configFile(t, "    context: 1024\n    workers: 2\n    aliases: [other]\n    replicas: [{name: a}, {name: b}]\n"))
+	const n = 6
 	bodies, alone := make([]map[string]any, n), make([]string, n)
 	for i := range bodies {
 		bodies[i] = chat(fmt.Sprintf("Name %d things to do on day %d.", i%3+2, i), 12, map[string]any{"seed": i, "qr_decoder": "plain"})
@@ -119,7 +120,8 @@ func (s *server) waitReady(t *testing.T, n int) {
 // TestAllReplicasKilled holds that the model list answers at once and shows the dead, and that a request sent then is served when
 // one is back.
 func TestAllReplicasKilled(t *testing.T) {
-	s := start(t, configFile(t, "    context: 1024\n    workers: 1\n    threads: 1\n    replicas: [{name: a}, {name: b}]\n"))
+	t.Parallel()
+	s := start(t, configFile(t, "    context: 1024\n    workers: 1\n    replicas: [{name: a}, {name: b}]\n"))
 	s.waitReady(t, 2)
 	s.killEngine(t, 0)
 	s.killEngine(t, 1)

@@ -103,6 +103,7 @@ func (s *server) streamed(ctx context.Context, model string) (int, string, error
 // TestHangingUpstream has one of two servers accept requests and say nothing: they go to the other one when the first byte is overdue,
 // others don't wait, and soon nobody asks it any more.
 func TestHangingUpstream(t *testing.T) {
+	t.Parallel()
 	good, bad := newUpstream(t), newUpstream(t)
 	s := inside(t, fmt.Sprintf(`
 models:
@@ -139,6 +140,7 @@ models:
 // TestDeadUpstreams has a server that is not there and one that takes connections and says nothing: the list says so at once, requests
 // are refused, with what is wrong with each.
 func TestDeadUpstreams(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"qr-gateway/gateway/queue/redis"
 )
 
 func TestMain(m *testing.M) {
+	redis.LogTo(slog.New(slog.DiscardHandler)) // that a server is away is no news
 	testscript.Main(m, map[string]func(){"qr-gateway": main})
 }
 

@@ -85,7 +85,8 @@ func need(t *testing.T, name string) string {
 	return v
 }
 
-// configFile writes a configuration for tests; extra is appended to the model's entry, indented by four.
+// configFile writes a configuration for tests; extra is appended to the model's entry, indented by four. An engine has one thread: some tests
+// run at once, and two threads that wait for each other are slow where the cores are busy.
 func configFile(t *testing.T, extra string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
@@ -96,6 +97,7 @@ models:
   - id: smollm2
     backend: llama
     path: %q
+    threads: 1
 %s`, need(t, "QR_TEST_ENGINE"), need(t, "QR_TEST_MODEL"), extra)
 	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,7 +114,14 @@ func start(t *testing.T, file string, args ...string) *server {
 // launch runs the real binary and waits for what its log says when it is ready; that has the server's address.
 func launch(t *testing.T, ready string, args ...string) *server {
 	t.Helper()
+	return launchWith(t, nil, ready, args...)
+}
+
+// launchWith is launch with more variables in its environment, each NAME=VALUE.
+func launchWith(t *testing.T, env []string, ready string, args ...string) *server {
+	t.Helper()
 	s := &server{cmd: exec.Command(need(t, "QR_TEST_GATEWAY"), args...), log: newTail(), ended: make(chan struct{})}
+	s.cmd.Env = append(os.Environ(), env...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 // TestStopLetsStreamsEnd holds that a server that is told to stop finishes what it has begun.
 func TestStopLetsStreamsEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t, configFile(t, "    context: 2048\n"))
 	lines := s.stream(t, 100)
 	s.signal(t)
@@ -39,6 +40,7 @@ func TestStopLetsStreamsEnd(t *testing.T) {
 
 // TestSecondSignalEndsAtOnce holds that nobody has to wait for a long answer, and that the engine goes too.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t, configFile(t, "    context: 8192\n    workers: 1\n"))
 	s.stream(t, 8000)
 	for range 4 { // the first story may be short, but not all that wait behind it

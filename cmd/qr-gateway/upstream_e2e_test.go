@@ -145,6 +145,7 @@ models:
 // TestOpenAIPythonThroughUpstreams runs the stock client through a gateway to another gateway, to a server that sends requests back, and to
 // llama-server where there is one.
 func TestOpenAIPythonThroughUpstreams(t *testing.T) {
+	t.Parallel()
 	python := need(t, "QR_TEST_PYTHON")
 	far, echo, llama := start(t, configFile(t, "    context: 1024\n  - {id: words, backend: fake}\n")), newEchoServer(t), llamaServer(t)
 	s := start(t, upstreamConfig(t, far.url, echo.URL, llama))
@@ -165,12 +166,8 @@ func TestOpenAIPythonThroughUpstreams(t *testing.T) {
 
 // TestUpstreamComesBack stops the server that requests are passed on to, and starts it again.
 func TestUpstreamComesBack(t *testing.T) {
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	ln.Close()
+	t.Parallel()
+	address := freeAddr(t)
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	words := "models: [{id: smollm2, backend: fake}]\n"
 	if err := os.WriteFile(file, []byte(words), 0o600); err != nil {
