@@ -156,9 +156,6 @@ func (w *limitWatch) ofCaller(ctx context.Context, key string) (int, error) {
 	sum := sha256.Sum256([]byte(key))
 	name := "{qr:drill}:use:key:" + hex.EncodeToString(sum[:8])
 	text, err := w.server.Get(ctx, name).Result()
-	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		text, err = w.server.HGet(ctx, name, "jobs").Result()
-	}
 	if err != nil {
 		return 0, nil //nolint:nilerr // nothing waits, or it is away
 	}
