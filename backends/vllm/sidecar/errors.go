@@ -43,6 +43,22 @@ func late(source string, step int, after time.Duration) *backends.Error {
 	}
 }
 
+// openFailed is the error of a source that could not be opened.
+func openFailed(ctx context.Context, source string, err error) *backends.Error {
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+		return asError(ctx, 0, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		e := late(source, 0, openTime)
+		e.Message = fmt.Sprintf("the entropy source %s was not ready within %v", source, openTime)
+		return e
+	}
+	return &backends.Error{
+		Kind: backends.KindUnavailable, Code: "sidecar_lost", Err: err, Hint: "send the request again",
+		Message: fmt.Sprintf("the connection ended while the entropy source %s was opened", source),
+	}
+}
+
 var errWhole = &backends.Error{
 	Kind: backends.KindInvalid, Code: "whole_rows_needed",
 	Message: "these parameters need whole rows of logits, and the plugin shows the largest logits alone: it has no shared memory",

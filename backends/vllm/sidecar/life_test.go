@@ -353,3 +353,27 @@ func TestTrailIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// closed can't be opened: it waits until the time is up.
+type closed struct{}
+
+func (closed) Open(ctx context.Context, _ string, _ hub.Blocks) (supply.Opened, error) {
+	<-ctx.Done()
+	return supply.Opened{}, ctx.Err()
+}
+
+// TestSourceThatDoesNotOpen holds that neither a row nor the next one waits longer than a step may, and that the reason is told.
+func TestSourceThatDoesNotOpen(t *testing.T) {
+	r := start(t, func(cfg *Config, d *Deps) { cfg.Deadline, d.Sources = 10*time.Millisecond, closed{} })
+	p := r.dial(t, nil)
+	f := follow(t, r, "w")
+	h := begin(t, p, "w", fromLab)
+	want(t, step(t, p, h, 0, logits(vocab, 1, 0)), choice.Stop)
+	want(t, step(t, p, h, 1, logits(vocab, 1, 0)), choice.Stop)
+	if c := next(t, f); c.Err == nil || c.Err.Kind != backends.KindEntropy || !strings.Contains(c.Err.Error(), "deadline") {
+		t.Errorf("followed %+v, error %v", c, c.Err)
+	}
+	if s := finish(t, f); s.Tokens != 0 {
+		t.Errorf("account %+v", s)
+	}
+}

@@ -142,7 +142,7 @@ func (r *request) open(ctx context.Context, supplier account.Supplier) {
 	r.work.Lock()
 	defer r.work.Unlock()
 	if err != nil {
-		r.failed = asError(ctx, 0, err)
+		r.failed = openFailed(ctx, r.params.EntropySource, err)
 		return
 	}
 	r.tap = tap
