@@ -11,7 +11,7 @@ type refusal struct {
 const fake = "\nmodels: [{id: m, backend: fake}]\n"
 
 func refusals() []refusal {
-	return slices.Concat(fileRefusals(), modelRefusals(), otherRefusals(), sourceRefusals(), presetRefusals(), upstreamRefusals())
+	return slices.Concat(fileRefusals(), modelRefusals(), otherRefusals(), sourceRefusals(), presetRefusals(), upstreamRefusals(), samplingRefusals())
 }
 
 func fileRefusals() []refusal {

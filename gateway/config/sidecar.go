@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"time"
 
 	"qr-gateway/backends/vllm/sidecar"
@@ -37,6 +38,9 @@ func defaultSidecar() Sidecar {
 func (s Sidecar) Server(version string, uids []int) sidecar.Config {
 	c := sidecar.DefaultConfig()
 	c.Socket, c.UIDs, c.Listen, c.Version = s.Socket, uids, s.Listen, version
+	if path, err := filepath.Abs(s.Socket); err == nil && s.Socket != "" {
+		c.Socket = path
+	}
 	c.SecretFile, c.Insecure, c.TLSCert, c.TLSKey, c.TLSClientCA = s.SecretFile, s.Insecure, s.TLSCert, s.TLSKey, s.TLSClientCA
 	c.Deadline, c.Top, c.Keep, c.Requests = s.Deadline, s.Top, s.Keep, s.Requests
 	return c

@@ -59,7 +59,9 @@ func (m Model) checkUpstream(c *checks) {
 	case BackendVLLM:
 		c.upstream("vllm.", m.OnVLLM().Validate())
 	case BackendPeek:
-		c.upstream("peek.", m.Peeking().Validate())
+		p := m.Peeking()
+		p.Group = 1 // it has a check of its own
+		c.upstream("peek.", p.Validate())
 	}
 }
 

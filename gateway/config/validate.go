@@ -175,6 +175,7 @@ func (m Model) check(c *checks) {
 	if err := m.Params.Validate(); err != nil {
 		c.fail("defaults", "%s%s", err, m.origin(err))
 	}
+	m.checkVLLM(c)
 }
 
 // checkEngine checks what describes an engine or a server.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"qr-gateway/backends/peek"
@@ -35,6 +36,21 @@ func (m Model) OnVLLM() vllm.Config {
 	c.APIKey, c.APIKeyFile, c.Headers, c.Context, c.Workers, c.Timeouts = m.APIKey, m.APIKeyFile, m.Headers, m.Context, m.Workers, u.Timeouts
 	c.Fail, c.Mismatch, c.Probe, c.ChoiceWait = vllm.Fail(m.VLLM.Fail), vllm.Mismatch(m.VLLM.Mismatch), m.VLLM.Probe, m.VLLM.ChoiceWait
 	return c
+}
+
+// checkVLLM refuses parameters to start from that a sampler beside the model can't follow: it sees one row at a time.
+func (m Model) checkVLLM(c *checks) {
+	served := slices.ContainsFunc(m.Backends(), func(b Member) bool { return b.Model.Backend == BackendVLLM })
+	if !served || !m.Params.UsesLookahead() {
+		return
+	}
+	from := ""
+	for _, key := range []string{"qr_alpha", "qr_decoder", "qr_alpha_mode"} {
+		if o := m.Origins[key]; o != "" {
+			from = "; " + key + " comes from: " + o
+		}
+	}
+	c.fail("defaults", "look ahead, which backend: %s can't do%s; set qr_decoder to plain, or serve the model with backend: %s as well", BackendVLLM, from, BackendPeek)
 }
 
 func defaultPeek() Peek {
