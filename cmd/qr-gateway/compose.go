@@ -7,9 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 
 	"qr-gateway/backends/supply"
+	"qr-gateway/backends/vllm/sidecar"
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/dispatch"
@@ -28,6 +28,7 @@ type stack struct {
 
 	lent    *sources.Sources // nil for a gateway, whose workers own the sources
 	models  models           // none for a gateway
+	side    *sidecar.Server  // nil: none of the models needs one in this process
 	cluster *cluster
 	metrics *observe.Metrics
 }
@@ -79,6 +80,10 @@ func (s *stack) open(ctx context.Context) (parts []part, err error) {
 		return nil, err
 	}
 	from := observe.Sources{Queue: s.cluster.queue, Models: s.list(), Engines: s.models.restarters(), Routes: s.models.routes()}
+	from.VLLM = s.models.onVLLM()
+	if s.side != nil {
+		from.Sidecar = s.side
+	}
 	if s.lent != nil {
 		from.Entropy = s.lent
 	}
@@ -97,6 +102,7 @@ func (s *stack) openModels() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.side = d.side
 	if s.models, err = newModels(s.cfg, d); err != nil {
 		return nil, err
 	}
@@ -134,7 +140,10 @@ func (s *stack) front(ctx context.Context) ([]part, error) {
 		return nil, fmt.Errorf("listen on %s: %w; another port can be given with --listen HOST:PORT (make run LISTEN=HOST:PORT)", s.cfg.Server.Listen, err)
 	}
 	if !s.role.edge {
-		return []part{{"probes", func(ctx context.Context) error { return s.probes(ctx, ln) }}}, nil
+		return []part{{"probes", func(ctx context.Context) error {
+			s.log.InfoContext(ctx, "worker runs", "worker", s.cluster.self.Name, "probes", ln.Addr().String())
+			return serveProbes(ctx, ln, s.metrics.Handler(), s.models.anyReady)
+		}}}, nil
 	}
 	srv, err := s.edge()
 	if err != nil {
@@ -163,28 +172,4 @@ func (s *stack) edge() (*gateway.Server, error) {
 		d.Sources = s.lent
 	}
 	return gateway.New(edgeConfig(s.cfg), d)
-}
-
-// probes serves what watches a worker, until ctx ends.
-func (s *stack) probes(ctx context.Context, ln net.Listener) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.metrics.Handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status":"ok"}`) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		for _, i := range s.models.List() {
-			if i.Ready {
-				fmt.Fprintln(w, `{"status":"ready"}`)
-				return
-			}
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, `{"status":"not ready"}`)
-	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout}
-	defer context.AfterFunc(ctx, func() { _ = srv.Close() })() // a probe that is cut off comes again
-	s.log.InfoContext(ctx, "worker runs", "worker", s.cluster.self.Name, "probes", ln.Addr().String())
-	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve probes: %w", err)
-	}
-	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"qr-gateway/backends/openai"
 	"qr-gateway/backends/peek"
 	"qr-gateway/backends/vllm"
+	"qr-gateway/backends/vllm/sidecar"
 	"qr-gateway/entropy/hub"
 	"qr-gateway/gateway/config"
 	"qr-gateway/gateway/node"
@@ -100,6 +101,7 @@ type backendDeps struct {
 	entropy string                  // path of the socket on which the entropy sources are lent
 	numbers account.Supplier        // the same sources, for what chooses tokens in this process
 	choices map[string]vllm.Choices // of the sidecars of models on vLLM, by address; that of this process has none
+	side    *sidecar.Server         // the latter; nil: no model needs it
 }
 
 // makeBackend makes the backend of a model. Nothing is started.
@@ -194,6 +196,11 @@ func (m models) List() []backends.Info {
 	return infos
 }
 
+// anyReady says that one of them takes requests.
+func (m models) anyReady() bool {
+	return slices.ContainsFunc(m.List(), func(i backends.Info) bool { return i.Ready })
+}
+
 // nodeModels are the models as a node hosts them.
 func (m models) nodeModels() []node.Model {
 	hosted := make([]node.Model, len(m))
@@ -218,6 +225,35 @@ func (m models) restarters() map[string]observe.Restarter {
 		}
 	}
 	return found
+}
+
+// onVLLM are the models that have replicas on vLLM.
+func (m models) onVLLM() map[string]observe.VLLM {
+	found := map[string]observe.VLLM{}
+	for _, s := range m {
+		var all replicasOnVLLM
+		for _, replica := range s.replicas {
+			if b, ok := replica.Backend.(*vllm.Backend); ok {
+				all = append(all, b)
+			}
+		}
+		if len(all) > 0 {
+			found[s.cfg.ID] = all
+		}
+	}
+	return found
+}
+
+// replicasOnVLLM sums up those of a model.
+type replicasOnVLLM []*vllm.Backend
+
+// Counts implements observe.VLLM.
+func (all replicasOnVLLM) Counts() (sum vllm.Counts) {
+	for _, b := range all {
+		c := b.Counts()
+		sum.Native, sum.Mismatched, sum.Probes = sum.Native+c.Native, sum.Mismatched+c.Mismatched, sum.Probes+c.Probes
+	}
+	return sum
 }
 
 // routes are what picks among the backends of each model.

@@ -40,6 +40,7 @@ func (d *backendDeps) sampler(cfg config.Config, address string) (vllm.Choices, 
 		if err != nil {
 			return nil, nil, err
 		}
+		d.side = own
 		return own, own.Run, nil
 	}
 	far, err := sidecar.NewClient(cfg.Sidecar.Client(address), d.log)

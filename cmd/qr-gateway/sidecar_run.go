@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,7 +23,7 @@ const sidecarExample = `  qr-gateway sidecar plugin --out /opt/qr
 
 // newSidecarCommand makes the command that chooses tokens for a vLLM beside it.
 func newSidecarCommand() *cobra.Command {
-	var file, socket, listen string
+	var file, socket, listen, probes string
 	cmd := &cobra.Command{
 		Use:   "sidecar",
 		Short: "choose tokens for vLLM, by its plugin",
@@ -40,13 +42,14 @@ func newSidecarCommand() *cobra.Command {
 			if listen != "" {
 				cfg.Sidecar.Listen = listen
 			}
-			return runSidecar(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runSidecar(cmd.Context(), cfg, probes, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "YAML `FILE`")
 	f.StringVar(&socket, "socket", "", "`PATH` of the Unix socket that the plugin dials (sidecar.socket)")
 	f.StringVar(&listen, "grpc", "", "`ADDRESS` for gateways elsewhere, HOST:PORT or unix:///PATH (sidecar.listen)")
+	f.StringVar(&probes, "probes", "", "`HOST:PORT` of /healthz and /metrics (default: none)")
 	config.AddFlags(f)
 	for _, name := range []string{"listen", "engine", "model"} {
 		_ = f.MarkHidden(name) // they are for models and the endpoint
@@ -56,7 +59,7 @@ func newSidecarCommand() *cobra.Command {
 }
 
 // runSidecar chooses tokens until ctx ends.
-func runSidecar(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) error {
+func runSidecar(ctx context.Context, cfg config.Config, probes string, stdout, stderr io.Writer) error {
 	log, err := observe.NewLog(observe.LogConfig{Level: cfg.Log.Level, Format: cfg.Log.Format}, stderr)
 	if err != nil {
 		return err
@@ -65,19 +68,39 @@ func runSidecar(ctx context.Context, cfg config.Config, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	own, err := borrow(lent.Socket(), log)
+	parts, err := sidecarParts(ctx, cfg, lent, probes, stdout, log)
 	if err != nil {
 		return errors.Join(err, lent.Close())
+	}
+	notifyReady(ctx, log)
+	return runStack(ctx, parts...)
+}
+
+// sidecarParts makes the sidecar and what it stands on, in the order in which they start.
+func sidecarParts(ctx context.Context, cfg config.Config, lent *sources.Sources, probes string, stdout io.Writer, log *slog.Logger) ([]part, error) {
+	own, err := borrow(lent.Socket(), log)
+	if err != nil {
+		return nil, err
 	}
 	d := backendDeps{log: log, numbers: supply.New(own)}
 	side, err := d.newSidecar(cfg)
 	if err != nil {
-		return errors.Join(err, lent.Close())
+		return nil, err
 	}
+	parts := []part{{"entropy", lent.Run}, {"numbers", own.Run}, {"sidecar", side.Run}}
 	fmt.Fprintf(stdout, "plugins dial %s\n", cfg.Sidecar.Socket)
 	if at := side.Addr(); at != nil {
 		fmt.Fprintf(stdout, "listening on %s\n", at)
 	}
-	notifyReady(ctx, log)
-	return runStack(ctx, part{"entropy", lent.Run}, part{"numbers", own.Run}, part{"sidecar", side.Run})
+	if probes == "" {
+		return parts, nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", probes)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w; another address can be given with --probes HOST:PORT", probes, err), side.Close())
+	}
+	metrics := observe.NewMetrics(observe.Sources{Entropy: lent, Sidecar: side}).Handler()
+	return append(parts, part{"probes", func(ctx context.Context) error {
+		return serveProbes(ctx, ln, metrics, func() bool { return true })
+	}}), nil
 }

@@ -18,9 +18,6 @@ import (
 	"qr-gateway/gateway/queue/redis"
 )
 
-// probeTimeout is for a probe to send its request.
-const probeTimeout = 10 * time.Second
-
 func newWorker() *cobra.Command {
 	cmd := withConfig("worker", "run the models of a configuration for gateways on other machines, which share a queue (redis.url)", func(cmd *cobra.Command, cfg config.Config) error {
 		return runRole(cmd.Context(), cfg, role{name: redis.RoleWorker, work: true}, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -82,6 +82,12 @@ func NewMetrics(s Sources) *Metrics {
 	if len(s.Routes) > 0 {
 		m.registry.MustRegister(newRoutes(s.Routes))
 	}
+	if len(s.VLLM) > 0 {
+		m.registry.MustRegister(newSampled(s.VLLM))
+	}
+	if s.Sidecar != nil {
+		m.registry.MustRegister(newSide(s.Sidecar))
+	}
 	return m
 }
 

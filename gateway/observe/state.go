@@ -28,6 +28,8 @@ type Sources struct {
 	Engines map[string]Restarter // by model id; not changed afterwards
 	Entropy Entropy
 	Routes  map[string]Route // by model id; not changed afterwards
+	VLLM    map[string]VLLM  // by model id; not changed afterwards
+	Sidecar Sidecar
 }
 
 // scrapeTime bounds how long a scrape waits for the queue.
