@@ -33,7 +33,7 @@ endif
 go_build := go build -trimpath -buildvcs=false -ldflags=-s
 
 .PHONY: help run build gateway engine engine-lib engine-env test-env model-path llama-bench-bin \
-	demo test verify drill bench bench-peers e2e-openwebui lint fmt proto fuzz clean clean-cache
+	demo test verify drill bench bench-peers e2e-openwebui e2e-vllm lint fmt proto fuzz clean clean-cache
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ drill: ## kill, freeze and cut off parts of a cluster under load, and check ever
 
 e2e-openwebui: ## test with the real Open WebUI in a real browser; pictures and logs in artifacts/
 	@.ci/e2e-openwebui
+
+e2e-vllm: ## test with real vLLMs whose tokens the gateway chooses; logs in artifacts/
+	@.ci/e2e-vllm
 
 bench: build ## measure decoding and the sampler
 	@.ci/bench

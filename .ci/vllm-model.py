@@ -1,9 +1,9 @@
-"""Turns a GGUF file into what vLLM serves: a folder of float32 weights, and one of a tiny model with the same tokenizer.
+"""Turns a GGUF file into what vLLM serves: float32 weights in a folder, and those of a tiny model in another.
 
 usage: vllm-model.py MODEL.gguf FOLDER TINY-FOLDER
 
-The tiny one has two small layers with random weights, so made that its next token is one of some hundred and depends on all
-that went before.
+The tiny one has the same tokenizer and two small layers with random weights, so made that its next token is one of
+some hundred and depends on all that went before.
 """
 
 import json

@@ -12,7 +12,7 @@ import sys
 
 NAME, VERSION = "qr_triton_cpu", "0.1"
 
-PLUGIN = '''import os
+PLUGIN = """import os
 
 
 def without_topk_kernel():
@@ -20,9 +20,9 @@ def without_topk_kernel():
         import vllm.v1.sample.ops.topk_topp_sampler as sampler
 
         sampler.HAS_TRITON = False
-'''
+"""
 
-DRIVER = '''from triton.backends.driver import DriverBase
+DRIVER = """from triton.backends.driver import DriverBase
 
 
 class CPUDriver(DriverBase):
@@ -57,9 +57,9 @@ class CPUDriver(DriverBase):
 
     def get_device_capability(self, device=0):
         return (0, 0)
-'''
+"""
 
-COMPILER = '''from triton.backends.compiler import BaseBackend
+COMPILER = """from triton.backends.compiler import BaseBackend
 
 
 class CPUBackend(BaseBackend):
@@ -87,7 +87,7 @@ class CPUBackend(BaseBackend):
 
     def pack_metadata(self, metadata):
         return metadata
-'''
+"""
 
 ENTRY_POINTS = f"""[triton.backends]
 cpu = {NAME}
