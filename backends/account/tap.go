@@ -69,6 +69,9 @@ func (t *Tap) Each(ctx context.Context, step int, tokens []int32, u []float64) e
 	return t.failed(ctx, t.Noise.Each(ctx, step, tokens, u))
 }
 
+// Policy is that of the source: strict, fallback or observe.
+func (t *Tap) Policy() string { return t.from.Policy }
+
 // Take is what the numbers of the token at hand were made of; nil where it took none.
 func (t *Tap) Take() *sampler.Evidence {
 	if !t.drawn {

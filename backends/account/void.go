@@ -46,6 +46,17 @@ func (l *Ledger) Void() {
 	l.before = counted{}
 }
 
+// Spill counts a draw that no token came of. ev is what it was made of; nil where there was none.
+func (l *Ledger) Spill(ev *sampler.Evidence) {
+	if ev == nil {
+		return
+	}
+	l.discarded += 1 + ev.Discarded
+	if a := ev.Asked; a != nil && !a.Hit {
+		l.discarded++
+	}
+}
+
 // untell forgets the newest record.
 func (l *Ledger) untell() {
 	ordered := slices.Concat(l.records[l.oldest:], l.records[:l.oldest])

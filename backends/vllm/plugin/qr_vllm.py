@@ -28,7 +28,7 @@ frame: header <IBBHQ size of the body (at most 67108864), kind, flags, count, se
 kind 1 hello, plugin to sidecar, first: JSON object; a memfd sealed F_SEAL_SHRINK comes with it by SCM_RIGHTS
 kind 2 welcome, sidecar to plugin: JSON object
 kind 3 refuse, sidecar to plugin, then the connection is closed: JSON object code, message, hint
-kind 4 begin, plugin to sidecar: <IIIIHHI handle, step, n_prompt, n_history, rid length, 0, cfg length; rid; cfg; n_prompt x <i; n_history x <i (-1 not known)
+kind 4 begin, plugin to sidecar: <IIIIHHI handle, step, n_prompt, n_history, rid length, fail (0 stop, 1 native: of a row whose number is late), cfg length; rid; cfg; n_prompt x <i; n_history x <i (-1 not known)
 kind 5 end, plugin to sidecar: count x <I handle
 kind 6 step, plugin to sidecar: count x <IIHBBIfffI handle, step, k, form, 0, slot, max, lse, entropy, finite; then of all rows of form 0 in order k x <i ids; then of these k x <f logits; then of all rows of form 2 in order vocab x <f logits
 form 0 compact, k is min(top, vocab); 1 whole row in the memfd at slot x stride, k is 0; 2 whole row in the frame, k is 0; max, lse, entropy and finite are read in form 0 only
@@ -257,9 +257,9 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
         ids = [getattr(params, "eos_token_id", None), *(getattr(params, "stop_token_ids", None) or ())]  # what ends the answer
         if not getattr(params, "ignore_eos", False):
             ids += np.ravel(getattr(getattr(self.config.model_config, "hf_config", None), "eos_token_id", None)).tolist()
-        r = self.rows[at] = SimpleNamespace(rid=given[0], cfg=given[1], at=at, prompt=[], out=[], told=None, handle=0)
+        r = self.rows[at] = SimpleNamespace(rid=given[0], cfg=given[1], at=at, prompt=[], out=[], told=None, handle=0, fail=int(given[2] == "native"))
         r.end = next((t for t in ids if isinstance(t, int) and t >= 0), ALONE)
-        r.fallback = ALONE if given[2] == "native" else r.end
+        r.fallback = ALONE if r.fail else r.end
         r.forced = self.forced[r.rid] = self.forced.pop(r.rid, [])  # the tokens so far; V1 adds anew what it has preempted
         if len(self.forced) > 4 * self.max_rows:
             del self.forced[next(iter(self.forced))]
@@ -284,7 +284,7 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
                 ids = self.states.all_token_ids.gpu[r.at, : n + step].tolist()
             link.handles += 1
             r.told, r.handle, rid, cfg = link, link.handles, *(t.encode("utf-8", "replace") for t in (r.rid, r.cfg))
-            body = BEGIN.pack(r.handle, step, n, step, len(rid), 0, len(cfg)) + rid + cfg + np.asarray(ids, "<i4").tobytes()
+            body = BEGIN.pack(r.handle, step, n, step, len(rid), r.fail, len(cfg)) + rid + cfg + np.asarray(ids, "<i4").tobytes()
             frames += HEAD.pack(len(body), KIND_BEGIN, 0, 0, 0), body
         if frames:
             link.send([b"".join(frames)])

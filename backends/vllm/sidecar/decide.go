@@ -10,6 +10,8 @@ import (
 	"qr-gateway/backends"
 	"qr-gateway/backends/vllm/choice"
 	"qr-gateway/backends/vllm/wire"
+	"qr-gateway/entropy"
+	"qr-gateway/entropy/guard"
 	"qr-gateway/sampler"
 )
 
@@ -24,7 +26,7 @@ func (r *request) decide(ctx context.Context, s *session, row *wire.Row) (a wire
 		if p := recover(); p != nil {
 			s.srv.deps.Log.Error("choosing a token panicked", "request", r.rid, "step", row.Step, "panic", p, "stack", string(debug.Stack()))
 			e := &backends.Error{Kind: backends.KindInternal, Code: "internal", Message: "the sidecar hit a defect of its own", Err: fmt.Errorf("panic: %v", p)}
-			a = r.fail(s, int(row.Step), e)
+			a = r.broke(s, int(row.Step), e)
 		}
 	}()
 	r.seen.Store(s.now.UnixNano())
@@ -34,9 +36,9 @@ func (r *request) decide(ctx context.Context, s *session, row *wire.Row) (a wire
 		s.srv.reject(r.rid, "its rows come from another request now: a qr_rid is for one choice only")
 		return answer(choice.Stop)
 	case !open:
-		return r.late(s, step)
-	case r.finished:
-		s.srv.reject(r.rid, "it has finished")
+		return r.late(ctx, s, step)
+	case r.finished: // its client left, and vLLM is about to hear of it
+		s.srv.deps.Log.Debug("row of a finished answer", "rid", r.rid, "step", step)
 		return answer(choice.Stop)
 	case r.failed != nil:
 		return r.refuse(s, step)
@@ -77,12 +79,12 @@ func (r *request) step(ctx context.Context, s *session, row *wire.Row) wire.Answ
 			break
 		}
 		if e := r.void(s, step); e != nil {
-			return r.fail(s, step, e)
+			return r.broke(s, step, e)
 		}
 	case step < r.stream.Step():
 		return answer(choice.Unknown)
 	case step-r.stream.Step() > s.maxGap():
-		return r.fail(s, step, invalid("invalid_value", "qr_rid", "install the plugin that comes with this version of the gateway",
+		return r.broke(s, step, invalid("invalid_value", "qr_rid", "install the plugin that comes with this version of the gateway",
 			"the plugin shows token %d after token %d", step, r.stream.Step()-1))
 	default:
 		r.gap(step, s.hello.Session)
@@ -135,12 +137,23 @@ func (r *request) void(s *session, step int) *backends.Error {
 	if err := r.stream.Void(step); err != nil {
 		return asError(context.Background(), step, err)
 	}
-	if r.last.decided {
+	switch {
+	case r.last.decided:
 		r.ledger.Void()
 		r.tokens = r.tokens[:len(r.tokens)-1]
+	case r.last.native:
+		r.native--
+	}
+	r.forgetRow()
+	return nil
+}
+
+// forgetRow makes the row that was shown last one of the past. A number that was drawn for it, and that no token came of, counts as discarded.
+func (r *request) forgetRow() {
+	if r.last.asked && !r.last.decided {
+		r.ledger.Spill(r.tap.Take())
 	}
 	r.last = shown{}
-	return nil
 }
 
 // choose decides.
@@ -162,10 +175,10 @@ func (r *request) choose(ctx context.Context, s *session, row *wire.Row, whole [
 		return r.askWhole(s, step, next)
 	case errors.Is(err, sampler.ErrNoCandidates):
 		return r.illegal(ctx, s, step, next, err)
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return r.late(s, step)
+	case tooLate(ctx, err):
+		return r.lateNumber(ctx, s, step, next)
 	}
-	return r.fail(s, step, asError(ctx, step, err))
+	return r.broke(s, step, asError(ctx, step, err))
 }
 
 // chosen accounts for a token.
@@ -189,7 +202,7 @@ func (r *request) chosen(s *session, token int32, next shown, begun time.Time) w
 // askWhole asks for the whole row.
 func (r *request) askWhole(s *session, step int, next shown) wire.Answer {
 	if !s.inline && s.shape.Slots == 0 {
-		return r.fail(s, step, errWhole)
+		return r.broke(s, step, errWhole)
 	}
 	s.srv.counts.whole.Add(1)
 	next.asked, next.answer = true, answer(choice.Whole)
@@ -199,23 +212,55 @@ func (r *request) askWhole(s *session, step int, next shown) wire.Answer {
 
 // illegal tells that no token may be chosen from the row.
 func (r *request) illegal(ctx context.Context, s *session, step int, next shown, err error) wire.Answer {
-	next.answer = answer(choice.Illegal)
+	r.ledger.Spill(r.tap.Take())
+	next.asked, next.answer = false, answer(choice.Illegal)
 	r.last = next
 	r.trail.push(&choice.Choice{Step: step, Token: -1, Status: choice.Illegal, Void: r.voids, Err: asError(ctx, step, err), Session: s.hello.Session})
 	return next.answer
 }
 
+// tooLate reports whether a number failed for want of time alone. A source that watches the deadline too may say so in its own words.
+func tooLate(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || entropy.KindOf(err) == entropy.KindTimeout)
+}
+
+// lateNumber is a row whose number isn't there in time: vLLM chooses the token where the request lets it and the source's policy is not strict, and else
+// the answer fails.
+func (r *request) lateNumber(ctx context.Context, s *session, step int, next shown) wire.Answer {
+	policy := guard.Policy(r.tap.Policy())
+	if policy == guard.Fallback {
+		s.srv.slow.tell(s.srv.deps.Log, r.params.EntropySource, s.srv.cfg.Deadline)
+	}
+	if r.fail != wire.FailNative || policy == guard.Strict || s.isOver(ctx) {
+		return r.late(ctx, s, step)
+	}
+	s.srv.counts.late.Add(1)
+	s.srv.counts.native.Add(1)
+	r.tap.Take() // there is none
+	r.native++
+	e := late(r.params.EntropySource, step, s.srv.cfg.Deadline)
+	r.trail.push(&choice.Choice{Step: step, Token: -1, Status: choice.Native, Void: r.voids, Err: e, Session: s.hello.Session})
+	next.native, next.asked, next.answer = true, false, answer(choice.Native)
+	r.last = next
+	return next.answer
+}
+
+// isOver reports whether the time of a row is over because the connection's is.
+func (s *session) isOver(ctx context.Context) bool {
+	return s.ending.Load() || errors.Is(ctx.Err(), context.Canceled)
+}
+
 // late is a failure for want of time. A sidecar that ends says nothing: the plugin knows what to do alone.
-func (r *request) late(s *session, step int) wire.Answer {
-	if s.ending.Load() {
+func (r *request) late(ctx context.Context, s *session, step int) wire.Answer {
+	if s.isOver(ctx) {
 		return answer(choice.Unknown)
 	}
 	s.srv.counts.late.Add(1)
-	return r.fail(s, step, late(r.params.EntropySource, step, s.srv.cfg.Deadline))
+	return r.broke(s, step, late(r.params.EntropySource, step, s.srv.cfg.Deadline))
 }
 
-// fail ends the answer by an error.
-func (r *request) fail(s *session, step int, e *backends.Error) wire.Answer {
+// broke ends the answer by an error.
+func (r *request) broke(s *session, step int, e *backends.Error) wire.Answer {
 	r.failed, r.told = e, false
 	return r.refuse(s, step)
 }
@@ -246,7 +291,7 @@ func (r *request) again(g *wire.Begin, session string) (rebuilt bool, err error)
 			return false, err
 		}
 		r.tokens = r.tokens[:0]
-		r.last = shown{}
+		r.forgetRow()
 		r.replay(history, step)
 		return true, nil
 	}

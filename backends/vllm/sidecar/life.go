@@ -205,6 +205,7 @@ func (r *request) stats() *backends.DecodeStats {
 		s.PromptMS, s.DecodeMS = millis(r.begun, r.first), millis(r.first, r.latest)
 	}
 	if r.tap != nil {
+		r.forgetRow()
 		account.Describe(s, &r.params, r.tap, r.ledger)
 	}
 	return s

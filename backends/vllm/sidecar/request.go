@@ -31,6 +31,7 @@ type request struct {
 	mark  [sha256.Size]byte // of parameters and prompt
 	trail *trail
 	vocab int
+	fail  wire.Fail
 	seen  atomic.Int64 // when it was begun or shown last, in Unix nanoseconds
 	held  atomic.Bool  // it has an owner
 
@@ -68,7 +69,7 @@ type request struct {
 // newRequest makes a request of what the plugin says. What is wrong with it is what its first row is answered with.
 func newRequest(g *wire.Begin, t *trail, shape wire.Shape, log *slog.Logger, now time.Time) *request {
 	r := &request{
-		rid: g.RID, mark: markOf(g), trail: t, vocab: shape.Vocab, opened: make(chan struct{}), cancel: func() {}, begun: now,
+		rid: g.RID, mark: markOf(g), trail: t, vocab: shape.Vocab, fail: g.Fail, opened: make(chan struct{}), cancel: func() {}, begun: now,
 		tokens: make([]int32, 0, answerCap), ids: make([]int32, shape.K), logits: make([]float32, shape.K),
 	}
 	r.seen.Store(now.UnixNano())
@@ -174,7 +175,7 @@ func (r *request) replay(history []int32, step int) {
 func (r *request) accept(token int32) {
 	r.stream.Accept(token, nil)
 	r.tokens = append(r.tokens, token)
-	r.last = shown{}
+	r.forgetRow()
 }
 
 // gap takes in that the tokens before step were chosen by somebody else.
@@ -188,8 +189,11 @@ func (r *request) gap(step int, session string) {
 func (r *request) foreign(token int32, session string) {
 	at := r.stream.Step()
 	native := r.last.here && r.last.step == at && !r.last.asked // this very row was answered without a token
+	counted := native && r.last.native
 	r.accept(token)
-	r.native++
+	if !counted {
+		r.native++
+	}
 	if !native { // else the trail has it
 		r.trail.push(&choice.Choice{Step: at, Token: token, Status: choice.Native, Session: session})
 	}

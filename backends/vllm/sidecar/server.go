@@ -36,6 +36,7 @@ type Server struct {
 	listen net.Listener      // of rpc
 	book   *book
 	counts counts
+	slow   slowSources
 	users  map[int]bool                     // that may connect
 	user   func(*net.UnixConn) (int, error) // of a connection
 	work   sync.WaitGroup                   // everything that Run started

@@ -15,6 +15,7 @@ type shown struct {
 	step    int
 	decided bool // the stream is one step further
 	asked   bool // the whole row was asked for
+	native  bool // vLLM was left to choose, which is counted
 	answer  wire.Answer
 
 	compact, whole       bool // it was seen in that form, with that

@@ -6,10 +6,20 @@ import (
 
 const beginSize = 24
 
+// Fail is what a row comes to whose number is late.
+type Fail uint16
+
+// What the plugin may be told of such a row.
+const (
+	FailStop   Fail = iota // the answer ends, with an error
+	FailNative             // vLLM chooses the token
+)
+
 // Begin gives a request a handle. What it holds besides its lengths is for the sidecar to judge: what is wrong with one request ends no other's.
 type Begin struct {
 	Handle  uint32 // never used twice on a connection
 	Step    uint32 // of the next token within the answer
+	Fail    Fail
 	RID     string
 	Config  []byte  // JSON
 	Prompt  []int32 // token ids
@@ -23,7 +33,7 @@ func (g *Begin) Append(b []byte) []byte {
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
 		}
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(g.RID)))
-		b = binary.LittleEndian.AppendUint16(b, 0)
+		b = binary.LittleEndian.AppendUint16(b, uint16(g.Fail))
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(g.Config)))
 		b = append(append(b, g.RID...), g.Config...)
 		return appendInts(appendInts(b, g.Prompt), g.History)
@@ -41,7 +51,10 @@ func ParseBegin(body []byte) (*Begin, error) {
 	if want := beginSize + nRID + nConfig + 4*(nPrompt+nHistory); want != uint64(len(body)) {
 		return nil, refuse(CodeForm, "a begin frame has %d bytes; its lengths add up to %d", len(body), want)
 	}
-	g := &Begin{Handle: le.Uint32(body), Step: le.Uint32(body[4:])}
+	g := &Begin{Handle: le.Uint32(body), Step: le.Uint32(body[4:]), Fail: Fail(le.Uint16(body[18:]))}
+	if g.Fail > FailNative {
+		return nil, refuse(CodeForm, "a begin frame has fail %d; it takes %d and %d", g.Fail, FailStop, FailNative)
+	}
 	rest := body[beginSize:]
 	g.RID, rest = string(rest[:nRID]), rest[nRID:]
 	g.Config, rest = append([]byte(nil), rest[:nConfig]...), rest[nConfig:]

@@ -38,6 +38,7 @@ type shape struct {
 type begin struct {
 	Handle  uint32  `json:"handle"`
 	Step    uint32  `json:"step"`
+	Fail    Fail    `json:"fail"`
 	RID     string  `json:"rid"`
 	Config  string  `json:"cfg"`
 	Prompt  []int32 `json:"prompt"`
@@ -118,7 +119,7 @@ func examples() map[string]described {
 		"welcome": {Kind: KindWelcome, JSON: Welcome{Protocol: Protocol, Schema: Hash(), Sidecar: "1.2.3", Top: 256, DeadlineMS: 200}},
 		"refuse":  {Kind: KindRefuse, JSON: RefusedError{Code: CodeForm, Message: "a row has <form> 3", Hint: "install the same version"}},
 		"begin": {Kind: KindBegin, Begin: &begin{
-			Handle: 5, Step: 3, RID: "chatcmpl-1.0", Config: `{"temperature":0.7,"qr_preset":"ä"}`, Prompt: []int32{1, 2, 70000}, History: []int32{4, -1, 6},
+			Handle: 5, Step: 3, Fail: FailNative, RID: "chatcmpl-1.0", Config: `{"temperature":0.7,"qr_preset":"ä"}`, Prompt: []int32{1, 2, 70000}, History: []int32{4, -1, 6},
 		}},
 		"begin-bare":   {Kind: KindBegin, Begin: &begin{Handle: 1<<32 - 1, RID: "r", Config: "{}", Prompt: []int32{}, History: []int32{}}},
 		"end":          {Kind: KindEnd, Count: 2, Handles: []int{5, 4294967295}},
@@ -137,7 +138,7 @@ func (d *described) encode() ([]byte, error) {
 	switch d.Kind {
 	case KindBegin:
 		g := d.Begin
-		return (&Begin{Handle: g.Handle, Step: g.Step, RID: g.RID, Config: []byte(g.Config), Prompt: g.Prompt, History: g.History}).Append(nil), nil
+		return (&Begin{Handle: g.Handle, Step: g.Step, Fail: g.Fail, RID: g.RID, Config: []byte(g.Config), Prompt: g.Prompt, History: g.History}).Append(nil), nil
 	case KindEnd:
 		var handles []uint32
 		for _, h := range d.Handles {
@@ -180,7 +181,7 @@ func describe(f Frame, of *shape) (described, error) {
 	case KindBegin:
 		var g *Begin
 		if g, err = ParseBegin(f.Body); err == nil {
-			d.Begin = &begin{g.Handle, g.Step, g.RID, string(g.Config), orEmpty(g.Prompt), orEmpty(g.History)}
+			d.Begin = &begin{g.Handle, g.Step, g.Fail, g.RID, string(g.Config), orEmpty(g.Prompt), orEmpty(g.History)}
 		}
 	case KindEnd:
 		var handles []uint32

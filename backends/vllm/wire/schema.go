@@ -16,7 +16,7 @@ frame: header <IBBHQ size of the body (at most 67108864), kind, flags, count, se
 kind 1 hello, plugin to sidecar, first: JSON object; a memfd sealed F_SEAL_SHRINK comes with it by SCM_RIGHTS
 kind 2 welcome, sidecar to plugin: JSON object
 kind 3 refuse, sidecar to plugin, then the connection is closed: JSON object code, message, hint
-kind 4 begin, plugin to sidecar: <IIIIHHI handle, step, n_prompt, n_history, rid length, 0, cfg length; rid; cfg; n_prompt x <i; n_history x <i (-1 not known)
+kind 4 begin, plugin to sidecar: <IIIIHHI handle, step, n_prompt, n_history, rid length, fail (0 stop, 1 native: of a row whose number is late), cfg length; rid; cfg; n_prompt x <i; n_history x <i (-1 not known)
 kind 5 end, plugin to sidecar: count x <I handle
 kind 6 step, plugin to sidecar: count x <IIHBBIfffI handle, step, k, form, 0, slot, max, lse, entropy, finite; then of all rows of form 0 in order k x <i ids; then of these k x <f logits; then of all rows of form 2 in order vocab x <f logits
 form 0 compact, k is min(top, vocab); 1 whole row in the memfd at slot x stride, k is 0; 2 whole row in the frame, k is 0; max, lse, entropy and finite are read in form 0 only

@@ -118,6 +118,11 @@ func TestBeginRefuses(t *testing.T) {
 	if _, err := ParseBegin(huge); code(err) != CodeForm {
 		t.Errorf("lengths over the frame: %v", err)
 	}
+	other := bytes.Clone(whole)
+	other[18] = byte(FailNative) + 1
+	if _, err := ParseBegin(other); code(err) != CodeForm {
+		t.Errorf("fail of another kind: %v", err)
+	}
 }
 
 func TestStepRefuses(t *testing.T) {

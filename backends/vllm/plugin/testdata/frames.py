@@ -28,11 +28,11 @@ def floats(b):
 
 
 def begin(body):
-    handle, step, n_prompt, n_history, n_rid, _, n_cfg = BEGIN.unpack_from(body)
+    handle, step, n_prompt, n_history, n_rid, fail, n_cfg = BEGIN.unpack_from(body)
     rest = body[BEGIN.size :]
     rid, cfg, rest = rest[:n_rid].decode(), rest[n_rid : n_rid + n_cfg].decode(), rest[n_rid + n_cfg :]
     assert len(rest) == 4 * (n_prompt + n_history)
-    return {"handle": handle, "step": step, "rid": rid, "cfg": cfg, "prompt": ints(rest[: 4 * n_prompt]), "history": ints(rest[4 * n_prompt :])}
+    return {"handle": handle, "step": step, "fail": fail, "rid": rid, "cfg": cfg, "prompt": ints(rest[: 4 * n_prompt]), "history": ints(rest[4 * n_prompt :])}
 
 
 def rows(body, count, k):

@@ -57,6 +57,11 @@ def test_killed_and_back_at_once(make, sidecar, kind, rows):
     assert len({h["session"] for h in sidecar.hellos}) == 1
 
 
+def test_the_sidecar_is_told_what_a_late_number_comes_to(make, sidecar, kind):
+    three(make(kind)).step()
+    assert {b["rid"]: b["fail"] for b in sidecar.begins} == {"a": 0, "b": 1}
+
+
 def test_killed_for_a_while(make, sidecar, kind, clock):
     r = three(make(kind))
     assert r.step() == right(0)

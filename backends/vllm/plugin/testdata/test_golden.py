@@ -67,7 +67,7 @@ def test_the_plugin_s_begin(name):
     data, f, said = load(name)
     g = said["begin"]
     link, other = pair()
-    r = SimpleNamespace(rid=g["rid"], cfg=g["cfg"], prompt=g.get("prompt") or [], out=g.get("history") or [], forced=[], told=None, handle=0)
+    r = SimpleNamespace(rid=g["rid"], fail=g["fail"], cfg=g["cfg"], prompt=g.get("prompt") or [], out=g.get("history") or [], forced=[], told=None, handle=0)
     link.handles = g["handle"] - 1
     if len(r.out) != g["step"]:
         pytest.skip("the plugin knows the length of every history")

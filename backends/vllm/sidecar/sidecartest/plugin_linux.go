@@ -22,7 +22,8 @@ type Plugin struct {
 	Conn    *net.UnixConn
 	Hello   wire.Hello
 	Welcome wire.Welcome
-	Seq     uint64 // of the newest step
+	Seq     uint64    // of the newest step
+	Fail    wire.Fail // of what is begun
 
 	reader  *wire.Reader
 	memory  []byte
@@ -141,7 +142,7 @@ func (p *Plugin) Read() (wire.Frame, error) {
 // Begin gives a request the next handle.
 func (p *Plugin) Begin(rid, cfg string, prompt, history []int32) (handle uint32, err error) {
 	p.handle++
-	g := wire.Begin{Handle: p.handle, Step: uint32(len(history)), RID: rid, Config: []byte(cfg), Prompt: prompt, History: history}
+	g := wire.Begin{Handle: p.handle, Step: uint32(len(history)), Fail: p.Fail, RID: rid, Config: []byte(cfg), Prompt: prompt, History: history}
 	return p.handle, p.Send(g.Append(nil))
 }
 
