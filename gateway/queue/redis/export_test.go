@@ -2,7 +2,11 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
+	"strings"
+
+	"qr-gateway/gateway/queue"
 )
 
 // skewedClock is the server's clock with as much added as a test says, in microseconds.
@@ -58,3 +62,27 @@ func (q *Queue) Busy(ctx context.Context) float64 {
 	sys, _ := strconv.ParseFloat(field(info, "used_cpu_sys"), 64)
 	return user + sys
 }
+
+// Try asks once for a job, without waiting for one. Where there is none the claim stays noted, unless forget.
+func (q *Queue) Try(ctx context.Context, offer queue.Offer, forget bool) (queue.Lease, bool, error) {
+	c := &claimant{offer: offer, waiter: rand.Text(), wake: make(chan struct{}, 1)}
+	l, found, err := q.ask(ctx, c)
+	if !found && forget {
+		q.withdraw(ctx, c)
+	}
+	return l, found, err
+}
+
+// Fields takes a job's record apart.
+func Fields(raw string) map[string]string {
+	out := map[string]string{}
+	for i, text := range strings.Split(raw, "\x01") {
+		if i < len(record) {
+			out[record[i]] = text
+		}
+	}
+	return out
+}
+
+// Client is the name of this process among the clients.
+func (q *Queue) Client() string { return q.id }
