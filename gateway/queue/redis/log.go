@@ -30,7 +30,13 @@ type batch struct {
 	entries []queue.Entry
 	more    bool // there are entries after these
 	end     news
+	born    string // when the job came: of a log that was forgotten and begun again it is another one
+	upto    int64  // the sequence number that comes next
 }
+
+// follows says that b is a later part of the log that old is of. A server that has forgotten a job, or is a replica that was behind, may have
+// another one by that name.
+func (b *batch) follows(old *batch) bool { return b.born == old.born && b.upto >= old.upto }
 
 // Read implements [queue.Log].
 func (q *Queue) Read(ctx context.Context, id string, seq int64) (<-chan queue.Entry, error) {
@@ -91,7 +97,7 @@ func (q *Queue) grown(id string) {
 	}
 }
 
-// pour sends what is in a log until it has ended or is forgotten.
+// pour sends what is in a log until it has ended or is forgotten, also where its job is known again by then.
 func (q *Queue) pour(ctx context.Context, id string, seq int64, b batch, wake <-chan struct{}, out chan<- queue.Entry) {
 	poll := time.NewTicker(q.cfg.Poll)
 	defer poll.Stop()
@@ -114,8 +120,8 @@ func (q *Queue) pour(ctx context.Context, id string, seq int64, b batch, wake <-
 		next, err := q.entries(ctx, id, seq)
 		switch {
 		case errors.Is(err, queue.ErrUnavailable):
-			b = batch{}
-		case err != nil:
+			b = batch{born: b.born, upto: b.upto}
+		case err != nil || !next.follows(&b):
 			return
 		default:
 			b = next
@@ -158,10 +164,10 @@ func (q *Queue) entries(ctx context.Context, id string, seq int64) (batch, error
 		return batch{}, queue.ErrUnknown
 	}
 	v := list(reply)
-	if len(v) != 5 {
+	if len(v) != 7 {
 		return batch{}, errors.New("what the queue's server answers is not whole")
 	}
-	b := batch{first: number(v[0]), more: number(v[3]) == 1}
+	b := batch{first: number(v[0]), more: number(v[3]) == 1, born: text(v[5]), upto: number(v[6])}
 	if b.end, err = readNews(list(v[4])); err != nil {
 		return batch{}, err
 	}

@@ -1,4 +1,5 @@
--- ARGV: id, seq, client. Returns the sequence number of the first entry, some entries from seq on, and how the job stands.
+-- ARGV: id, seq, client. Returns the sequence number of the first entry, that of the first of some entries from seq on, these, whether there are
+-- more, how the job stands, what tells this log from one that the job had before it was forgotten, and the sequence number that comes next.
 
 local j = job(ARGV[1], begin(P .. 'job:' .. ARGV[1]) or false)
 if not j then return nil end
@@ -12,4 +13,4 @@ local from = math.max(seq, first)
 local entries = {}
 if from < first + n then entries = call('LRANGE', key, from - first, from - first + some - 1) end
 local more = from + #entries < first + n
-return { exact(first), exact(from), entries, more and 1 or 0, status(j) }
+return { exact(first), exact(from), entries, more and 1 or 0, status(j), j.sub, exact(first + n) }
