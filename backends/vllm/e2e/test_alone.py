@@ -53,6 +53,22 @@ def test_lost_sidecar_is_gone_on_without(gateway, sidecar, tiny):
     wait_for("the sidecar to choose again", lambda: sampled(gateway), 60)
 
 
+def test_restarted_sidecar_is_gone_on_with(gateway, sidecar, tiny):
+    """It knows nothing of the answer any more; the plugin tells it all, and the gateway follows anew."""
+
+    def restart():
+        sidecar.kill()
+        sidecar.start()
+
+    fields = {"stream": True, "qr_temperature": 1, "ignore_eos": True}
+    answer = chat(gateway, QUESTION, "tiny-native", LONG, Once(5, restart), **fields)
+    assert answer.done and answer.reason == "length" and len(answer.ids) == LONG, answer
+    chosen = {r["step"]: r["token_id"] for r in answer.qr["records"]}
+    assert 0 < answer.qr["native_tokens"] <= LONG - len(chosen) and not answer.qr.get("mismatched_tokens")
+    assert LONG - 1 in chosen and all(answer.ids[step] == token for step, token in chosen.items())
+    gateway.wait_models(60)
+
+
 def sampled(gateway):
     answer = chat(gateway, QUESTION, "tiny-native", SHORT, qr_temperature=1)
     return answer.status == 200 and not answer.qr.get("native_tokens")
