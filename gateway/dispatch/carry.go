@@ -16,6 +16,9 @@ const LogOwner = "log:"
 // lastFrames bounds how long the last frames of a job that has ended are waited for in its log.
 const lastFrames = 5 * time.Second
 
+// torn is the number of a frame that no run has sent: its own can't be read any more, though it goes on.
+const torn = math.MaxInt64
+
 // carrier hands on what nodes write for a job into its log. A nil one is for jobs whose frames come by links.
 type carrier struct {
 	hub  *Dispatcher
@@ -141,7 +144,7 @@ func (c *carrier) pass(ctx context.Context, r *reach, l Logged) error {
 
 // lose ends the answer: there would be a hole in it. Another worker may take it up.
 func (c *carrier) lose(ctx context.Context, r *reach, why error) {
-	f := Frame{Job: c.id, Epoch: max(1, r.epoch), Seq: math.MaxInt64}
+	f := Frame{Job: c.id, Epoch: max(1, r.epoch), Seq: torn}
 	f.Err, _ = errors.AsType[*backends.Error](lost("its log: " + why.Error()))
 	_ = c.hub.Deliver(ctx, f) // where it can't be, nobody waits
 }

@@ -140,6 +140,7 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 		case ctx.Err() != nil || !f.goesOn(err, d.cfg.Resume):
 			return nil, errors.Join(err, d.abandon(ctx, f, err))
 		}
+		_ = d.abandon(ctx, f, err) // as a rule it has ended. Where the queue is away, that is noticed when the rest is queued
 		d.retried(job.Model, RetryResumed)
 		f.resume(job)
 	}

@@ -47,7 +47,7 @@ func (f *follower) frame(in Frame) error {
 	f.leased()
 	switch {
 	case in.Err != nil:
-		f.told = true
+		f.told = in.Seq != torn
 		return in.Err
 	case in.Result != nil:
 		f.result = in.Result
