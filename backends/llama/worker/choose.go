@@ -103,19 +103,24 @@ func (c *ahead) stats(s *backends.DecodeStats) { c.tally.Stats(s, c.step.Params)
 
 // chooser makes the chooser of a request whose prompt has been decoded; row follows it.
 func (r *run) chooser(row []float32) (chooser, error) {
-	w, job := r.w, r.job
-	ban := w.ban(job)
-	if !job.Params.UsesLookahead() {
-		return &plain{w: w, tap: r.tap, ledger: r.ledger, ban: ban, row: row, pending: -1}, nil
+	if r.job.Params.UsesLookahead() {
+		return r.ahead(row)
 	}
+	return &plain{w: r.w, tap: r.tap, ledger: r.ledger, ban: r.w.ban(r.job), row: row, pending: -1}, nil
+}
+
+// ahead makes a chooser that looks ahead, and knows nothing of the request before.
+func (r *run) ahead(row []float32) (*ahead, error) {
+	w := r.w
 	if w.branches == nil {
 		return nil, errNoForks
 	}
 	if err := w.branches.begin(w.main, len(w.held.tokens)); err != nil {
 		return nil, err
 	}
+	w.decoder.Reset()
 	c := &ahead{w: w, tap: r.tap, ledger: r.ledger, tally: account.NewAhead()}
-	c.step = lookahead.Step{Row: row, Params: &job.Params, Noise: r.tap, Eval: w.branches, Ban: ban, EOG: w.lang.EOG}
+	c.step = lookahead.Step{Row: row, Params: &r.job.Params, Noise: r.tap, Eval: w.branches, Ban: w.ban(r.job), EOG: w.lang.EOG}
 	return c, nil
 }
 

@@ -105,12 +105,16 @@ func (w *Worker) admit(job *Job) (int, error) {
 // start decodes the prompt, takes up an answer that has begun, and makes the chooser. stopped is that nothing is left to choose.
 func (r *run) start(ctx context.Context) (stopped bool, err error) {
 	w, job := r.w, r.job
-	known := r.prefill()
-	if r.cached, err = w.rewind(known, job.Params.Seed != nil); err != nil {
+	started := &backends.Started{Worker: w.cfg.Index, PromptTokens: len(job.Tokens)}
+	started.Content, started.Reasoning, stopped = r.retell()
+	known, repeat := r.prefill(), !stopped && r.repeats()
+	if repeat {
+		known = job.Tokens
+	}
+	if r.cached, err = w.rewind(known, repeat || job.Params.Seed != nil); err != nil {
 		return false, err
 	}
-	started := &backends.Started{Worker: w.cfg.Index, PromptTokens: len(job.Tokens), CachedTokens: r.cached}
-	started.Content, started.Reasoning, stopped = r.retell()
+	started.CachedTokens = r.cached
 	if err := r.emit(backends.Event{Started: started}); err != nil {
 		return false, err
 	}
@@ -119,13 +123,12 @@ func (r *run) start(ctx context.Context) (stopped bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if row, err = r.resume(ctx, row); err != nil {
+	if r.choose, err = r.takeUp(ctx, row, repeat); err != nil {
 		return false, err
 	}
 	r.first = time.Now()
 	w.doing.Store(&activity{state: stateDecode, request: job.ID})
-	r.choose, err = r.chooser(row)
-	return stopped, err
+	return stopped, nil
 }
 
 // loop chooses tokens until something ends the text, and returns what did.
