@@ -42,10 +42,21 @@ func newScripts(cfg Config, clock string) scripts {
 	} {
 		body := source(name)
 		whole := "local function main()\n" + body + "end\nlocal answer = main()\nsave()\nreturn answer\n"
-		all[name] = client.NewScript(head + library.link(whole))
+		text := head + library.link(whole)
+		all[name] = client.NewScript(text)
+		if name != "submit" && name != "append" {
+			all[name+full] = client.NewScript(dirty + text)
+		}
 	}
 	return all
 }
+
+// full marks a script as it is run when the server's memory is full. Redis then refuses the first command of a script that might take more, but
+// nothing after one that has changed something: else no job could end, and no memory become free.
+const (
+	full  = " when memory is full"
+	dirty = "redis.call('DEL', KEYS[1] .. ':none')\n"
+)
 
 func source(name string) string {
 	data, err := sources.ReadFile("lua/" + name + ".lua")
@@ -86,7 +97,11 @@ func limits(cfg Config) string {
 // run runs a script. Its error is ctx's, queue.ErrClosed, or matches queue.ErrUnavailable. A nil reply is nil.
 func (q *Queue) run(ctx context.Context, name string, args ...any) (any, error) {
 	began := time.Now()
-	reply, err := q.scripts[name].Run(ctx, q.db, []string{q.base}, args...).Result()
+	keys := []string{q.base}
+	reply, err := q.scripts[name].Run(ctx, q.db, keys, args...).Result()
+	if other := q.scripts[name+full]; other != nil && err != nil && strings.Contains(err.Error(), "OOM command not allowed") {
+		reply, err = other.Run(ctx, q.db, keys, args...).Result()
+	}
 	q.calls.note(name, time.Since(began), err != nil && !errors.Is(err, client.Nil))
 	switch {
 	case err == nil:
