@@ -42,6 +42,8 @@ type Error struct {
 	Err     error  // cause, for logs
 
 	RetryAfter time.Duration // with KindLimited and KindUpstream: when to try again; 0 is not known
+	// MayHaveRun says that a server had the request and may have run the model, so that another try may run it again.
+	MayHaveRun bool
 }
 
 func (e *Error) Error() string {

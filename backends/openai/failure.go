@@ -26,14 +26,19 @@ const (
 	operator = "whoever runs the gateway has to look into it"
 )
 
-// fail is an error about the server, which is named by its model alone.
+// fail is an error about the server, which is named by its model alone. One that is lost, or takes too long, had the request.
 func (b *Backend) fail(kind backends.Kind, code, what, hint string, cause error) *backends.Error {
-	return &backends.Error{Kind: kind, Code: code, Message: "the upstream of model " + b.cfg.Model + " " + what, Hint: hint, Err: cause}
+	return &backends.Error{
+		Kind: kind, Code: code, Message: "the upstream of model " + b.cfg.Model + " " + what, Hint: hint, Err: cause,
+		MayHaveRun: kind == backends.KindLost || kind == backends.KindTimeout,
+	}
 }
 
-// Nonsense is for an answer that is none.
+// Nonsense is for an answer that is none. What made it may have been the model all the same.
 func (b *Backend) Nonsense(err error) *backends.Error {
-	return b.fail(backends.KindUpstream, "upstream_protocol_error", "sent what is no answer: "+b.scrub(short(err.Error())), operator, err)
+	e := b.fail(backends.KindUpstream, "upstream_protocol_error", "sent what is no answer: "+b.scrub(short(err.Error())), operator, err)
+	e.MayHaveRun = true
+	return e
 }
 
 // broken is for a connection that failed. begun says that the client has part of the answer.
@@ -116,8 +121,29 @@ func (b *Backend) refused(resp *http.Response, body io.Reader) error {
 	return e
 }
 
-// byStatus decides who is to act on a refusal. Only what is wrong with the request itself is the client's.
+// byStatus makes the error of a status.
 func (b *Backend) byStatus(status int, d description, cause error) *backends.Error {
+	e := b.refusal(status, d, cause)
+	e.MayHaveRun = mayHaveRun(status)
+	return e
+}
+
+// overloaded is the status by which some servers refuse what they have no room for.
+const overloaded = 529
+
+// mayHaveRun says whether a server that replies with status may have run the model. A gateway, or a proxy between, can't know what came of it.
+func mayHaveRun(status int) bool {
+	switch status {
+	case http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusHTTPVersionNotSupported, overloaded:
+		return false
+	case http.StatusRequestTimeout: // some say so when the model took too long
+		return true
+	}
+	return status < http.StatusMultipleChoices || status >= http.StatusInternalServerError
+}
+
+// refusal decides who is to act on a refusal. Only what is wrong with the request itself is the client's.
+func (b *Backend) refusal(status int, d description, cause error) *backends.Error {
 	words := b.words(status, d)
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -161,7 +187,9 @@ func (b *Backend) told(raw json.RawMessage, begun bool) *backends.Error {
 	case d.kind == "invalid_request_error":
 		return b.invalid(d, b.words(0, d), cause)
 	default:
-		return b.fail(backends.KindUpstream, cmp.Or(d.code, "upstream_error"), "failed: "+b.words(0, d), tryLater, cause)
+		e := b.fail(backends.KindUpstream, cmp.Or(d.code, "upstream_error"), "failed: "+b.words(0, d), tryLater, cause)
+		e.MayHaveRun = true
+		return e
 	}
 }
 

@@ -22,49 +22,61 @@ func TestRefusals(t *testing.T) {
 		code    string
 		param   string
 		message string
+		ran     bool // it may have
 	}{
 		"as OpenAI tells it": {
 			400, asJSON, `{"error":{"message":"'x' is too high","type":"invalid_request_error","param":"temperature","code":"bad_value"}}`,
-			backends.KindInvalid, "bad_value", "temperature", "'x' is too high",
+			backends.KindInvalid, "bad_value", "temperature", "'x' is too high", false,
 		},
 		"context": {
 			400, asJSON, `{"error":{"code":400,"message":"request (300 tokens) exceeds the available context size (256 tokens)","type":"exceed_context_size_error","n_ctx":256}}`,
-			backends.KindTooLong, "context_length_exceeded", "", "request (300 tokens) exceeds the available context size (256 tokens)",
+			backends.KindTooLong, "context_length_exceeded", "", "request (300 tokens) exceeds the available context size (256 tokens)", false,
 		},
 		"context, as OpenAI tells it": {
-			400, asJSON, `{"error":{"message":"too long","code":"context_length_exceeded"}}`, backends.KindTooLong, "context_length_exceeded", "", "too long",
+			400, asJSON, `{"error":{"message":"too long","code":"context_length_exceeded"}}`, backends.KindTooLong, "context_length_exceeded", "", "too long", false,
 		},
-		"unknown model":          {404, asJSON, `{"error":{"message":"model 'there' not found","type":"api_error","param":null,"code":null}}`, backends.KindInvalid, "invalid_value", "", "model 'there' not found"},
-		"validation of FastAPI":  {422, asJSON, `{"detail":[{"loc":["body","n"],"msg":"too high"}]}`, backends.KindInvalid, "invalid_value", "", `[{"loc":["body","n"],"msg":"too high"}]`},
-		"text of FastAPI":        {400, asJSON, `{"detail":"no"}`, backends.KindInvalid, "invalid_value", "", "no"},
-		"text of Ollama":         {400, asJSON, `{"error":"invalid options"}`, backends.KindInvalid, "invalid_value", "", "invalid options"},
-		"a message":              {400, asJSON, `{"object":"error","message":"no n"}`, backends.KindInvalid, "invalid_value", "", "no n"},
-		"as vLLM told it":        {400, asJSON, `{"object":"error","message":"bad n","type":"BadRequestError","param":"n","code":400}`, backends.KindInvalid, "invalid_value", "n", "bad n"},
-		"too large":              {413, page, "<html>", backends.KindInvalid, "invalid_value", "", "refuses the request: status 413 Request Entity Too Large, with a page for browsers"},
-		"no reason":              {400, plain, "", backends.KindInvalid, "invalid_value", "", "refuses the request: status 400 Bad Request"},
-		"wrong key":              {401, asJSON, `{"error":{"message":"Incorrect API key provided: ` + secret + `"}}`, backends.KindUpstream, "upstream_key_refused", "", "refuses the gateway's key"},
-		"forbidden":              {403, page, "<html>", backends.KindUpstream, "upstream_key_refused", "", "refuses the gateway's key"},
-		"no money":               {402, asJSON, `{"error":{"message":"top up"}}`, backends.KindUpstream, "upstream_error", "", "top up"},
-		"wrong address":          {404, page, "<!DOCTYPE html><p>nginx", backends.KindUpstream, "upstream_not_found", "", "has no API at its configured address: status 404 Not Found, with a page for browsers"},
-		"wrong address, in text": {405, plain, "405 method not allowed", backends.KindUpstream, "upstream_not_found", "", "status 405 Method Not Allowed, 405 method not allowed"},
-		"limit":                  {429, asJSON, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, backends.KindLimited, "rate_limit_exceeded", "", "slow down"},
-		"limit without a reason": {429, page, "<html>", backends.KindLimited, "upstream_rate_limit", "", "takes no more requests for now: status 429"},
-		"broken":                 {500, asJSON, `{"error":{"message":"CUDA error, key ` + secret + `"}}`, backends.KindUpstream, "upstream_error", "", "failed: CUDA error, key (key)"},
-		"bad gateway":            {502, page, "\n<html>nginx</html>", backends.KindUpstream, "upstream_error", "", "failed: status 502 Bad Gateway, with a page for browsers"},
-		"loading":                {503, asJSON, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`, backends.KindUpstream, "upstream_unavailable", "", "takes no requests now: Loading model"},
-		"no upstream":            {503, plain, "no healthy upstream", backends.KindUpstream, "upstream_unavailable", "", "status 503 Service Unavailable, no healthy upstream"},
-		"nothing":                {204, plain, "", backends.KindUpstream, "upstream_protocol_error", "", "status 204 No Content"},
-		"a page":                 {200, page, "<html>", backends.KindUpstream, "upstream_protocol_error", "", "a page for browsers"},
-		"an error as an answer":  {200, asJSON, `{"error":{"message":"no","code":"c"}}`, backends.KindUpstream, "c", "", "failed: no"},
-		"no choices":             {200, asJSON, `{"id":"x"}`, backends.KindUpstream, "upstream_protocol_error", "", "it has no choices"},
-		"empty choices":          {200, asJSON, `{"id":"x","choices":[]}`, backends.KindUpstream, "upstream_protocol_error", "", "it has no choices"},
-		"half a reply":           {200, asJSON, `{"id":"x","choices":[{`, backends.KindUpstream, "upstream_protocol_error", "", "unexpected end of JSON"},
+		"unknown model":           {404, asJSON, `{"error":{"message":"model 'there' not found","type":"api_error","param":null,"code":null}}`, backends.KindInvalid, "invalid_value", "", "model 'there' not found", false},
+		"validation of FastAPI":   {422, asJSON, `{"detail":[{"loc":["body","n"],"msg":"too high"}]}`, backends.KindInvalid, "invalid_value", "", `[{"loc":["body","n"],"msg":"too high"}]`, false},
+		"text of FastAPI":         {400, asJSON, `{"detail":"no"}`, backends.KindInvalid, "invalid_value", "", "no", false},
+		"text of Ollama":          {400, asJSON, `{"error":"invalid options"}`, backends.KindInvalid, "invalid_value", "", "invalid options", false},
+		"a message":               {400, asJSON, `{"object":"error","message":"no n"}`, backends.KindInvalid, "invalid_value", "", "no n", false},
+		"as vLLM told it":         {400, asJSON, `{"object":"error","message":"bad n","type":"BadRequestError","param":"n","code":400}`, backends.KindInvalid, "invalid_value", "n", "bad n", false},
+		"too large":               {413, page, "<html>", backends.KindInvalid, "invalid_value", "", "refuses the request: status 413 Request Entity Too Large, with a page for browsers", false},
+		"no reason":               {400, plain, "", backends.KindInvalid, "invalid_value", "", "refuses the request: status 400 Bad Request", false},
+		"wrong key":               {401, asJSON, `{"error":{"message":"Incorrect API key provided: ` + secret + `"}}`, backends.KindUpstream, "upstream_key_refused", "", "refuses the gateway's key", false},
+		"forbidden":               {403, page, "<html>", backends.KindUpstream, "upstream_key_refused", "", "refuses the gateway's key", false},
+		"no money":                {402, asJSON, `{"error":{"message":"top up"}}`, backends.KindUpstream, "upstream_error", "", "top up", false},
+		"wrong address":           {404, page, "<!DOCTYPE html><p>nginx", backends.KindUpstream, "upstream_not_found", "", "has no API at its configured address: status 404 Not Found, with a page for browsers", false},
+		"wrong address, in text":  {405, plain, "405 method not allowed", backends.KindUpstream, "upstream_not_found", "", "status 405 Method Not Allowed, 405 method not allowed", false},
+		"limit":                   {429, asJSON, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, backends.KindLimited, "rate_limit_exceeded", "", "slow down", false},
+		"limit without a reason":  {429, page, "<html>", backends.KindLimited, "upstream_rate_limit", "", "takes no more requests for now: status 429", false},
+		"broken":                  {500, asJSON, `{"error":{"message":"CUDA error, key ` + secret + `"}}`, backends.KindUpstream, "upstream_error", "", "failed: CUDA error, key (key)", true},
+		"bad gateway":             {502, page, "\n<html>nginx</html>", backends.KindUpstream, "upstream_error", "", "failed: status 502 Bad Gateway, with a page for browsers", true},
+		"loading":                 {503, asJSON, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`, backends.KindUpstream, "upstream_unavailable", "", "takes no requests now: Loading model", false},
+		"too slow":                {504, plain, "", backends.KindUpstream, "upstream_error", "", "failed: status 504 Gateway Timeout", true},
+		"too slow, as Azure says": {408, asJSON, `{"error":{"message":"The operation was timeout."}}`, backends.KindUpstream, "upstream_error", "", "failed: The operation was timeout.", true},
+		"not there":               {501, plain, "", backends.KindUpstream, "upstream_error", "", "failed: status 501 Not Implemented", false},
+		"overloaded":              {529, asJSON, `{"error":{"message":"Overloaded"}}`, backends.KindUpstream, "upstream_error", "", "failed: Overloaded", false},
+		"too early":               {425, plain, "", backends.KindUpstream, "upstream_error", "", "failed: status 425 Too Early", false},
+		"elsewhere":               {302, page, "<html>", backends.KindUpstream, "upstream_protocol_error", "", "sent what is no answer: status 302 Found", false},
+		"a refusal as an answer":  {200, asJSON, `{"error":{"message":"Loading model","code":503}}`, backends.KindUpstream, "upstream_unavailable", "", "takes no requests now: Loading model", false},
+		"an error with a status":  {200, asJSON, `{"error":{"message":"CUDA error","code":500}}`, backends.KindUpstream, "upstream_error", "", "failed: CUDA error", true},
+		"no upstream":             {503, plain, "no healthy upstream", backends.KindUpstream, "upstream_unavailable", "", "status 503 Service Unavailable, no healthy upstream", false},
+		"nothing":                 {204, plain, "", backends.KindUpstream, "upstream_protocol_error", "", "status 204 No Content", true},
+		"a page":                  {200, page, "<html>", backends.KindUpstream, "upstream_protocol_error", "", "a page for browsers", true},
+		"an error as an answer":   {200, asJSON, `{"error":{"message":"no","code":"c"}}`, backends.KindUpstream, "c", "", "failed: no", true},
+		"no choices":              {200, asJSON, `{"id":"x"}`, backends.KindUpstream, "upstream_protocol_error", "", "it has no choices", true},
+		"empty choices":           {200, asJSON, `{"id":"x","choices":[]}`, backends.KindUpstream, "upstream_protocol_error", "", "it has no choices", true},
+		"half a reply":            {200, asJSON, `{"id":"x","choices":[{`, backends.KindUpstream, "upstream_protocol_error", "", "unexpected end of JSON", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := ready(t, config(newFar(t, answers(c.status, c.kind, c.body)).URL))
 			e := ask(t.Context(), b, request(false)).failure(t, c.want, c.code)
 			if e.Param != c.param || !strings.Contains(e.Message, c.message) {
 				t.Errorf("error about %q: %q", e.Param, e.Message)
+			}
+			if e.MayHaveRun != c.ran {
+				t.Errorf("it may have run: %t, want %t", e.MayHaveRun, c.ran)
 			}
 			ours := e.Kind == backends.KindInvalid && e.Message == c.message || e.Kind == backends.KindTooLong
 			if !ours && !strings.Contains(e.Message, "model here") {

@@ -158,7 +158,7 @@ func fromSentinel(err error, requestID string) *Error {
 }
 
 func fromBackend(e *backends.Error, requestID string) *Error {
-	out := &Error{Type: typeServer, Code: e.Code, Param: e.Param, Message: e.Error(), RetryAfter: e.RetryAfter, Err: e}
+	out := &Error{Type: typeServer, Code: e.Code, Param: e.Param, Message: e.Error(), RetryAfter: e.RetryAfter, NoRetry: e.MayHaveRun, Err: e}
 	switch e.Kind {
 	case backends.KindInvalid, backends.KindTooLong:
 		out.Status, out.Type = http.StatusBadRequest, typeInvalid

@@ -36,6 +36,8 @@ func TestFromError(t *testing.T) {
 		{"entropy", kind(backends.KindEntropy), 503, "c", "it broke", false},
 		{"lost", kind(backends.KindLost), 500, "c", "it broke", true},
 		{"upstream", kind(backends.KindUpstream), 502, "c", "it broke", false},
+		{"upstream that had it", &backends.Error{Kind: backends.KindUpstream, Code: "c", Message: "it broke", MayHaveRun: true}, 502, "c", "it broke", true},
+		{"source of an answer", &backends.Error{Kind: backends.KindEntropy, Code: "c", Message: "it broke", MayHaveRun: true}, 503, "c", "it broke", true},
 		{"time-out", kind(backends.KindTimeout), 504, "c", "it broke", true},
 		{"limited", kind(backends.KindLimited), 429, "c", "it broke", false},
 		{"internal", kind(backends.KindInternal), 500, "internal_error", "request id r-1", true},

@@ -152,10 +152,11 @@ type failure struct {
 	Hint       string        `json:"hint,omitempty"`
 	Cause      string        `json:"cause,omitempty"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	MayHaveRun bool          `json:"may_have_run,omitempty"`
 }
 
 func failureOf(e *backends.Error) failure {
-	f := failure{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter}
+	f := failure{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter, MayHaveRun: e.MayHaveRun}
 	if e.Err != nil {
 		f.Cause = e.Err.Error()
 	}
@@ -163,7 +164,7 @@ func failureOf(e *backends.Error) failure {
 }
 
 func (f failure) error() *backends.Error {
-	e := &backends.Error{Kind: f.Kind, Code: f.Code, Param: f.Param, Message: f.Message, Hint: f.Hint, RetryAfter: f.RetryAfter}
+	e := &backends.Error{Kind: f.Kind, Code: f.Code, Param: f.Param, Message: f.Message, Hint: f.Hint, RetryAfter: f.RetryAfter, MayHaveRun: f.MayHaveRun}
 	if f.Cause != "" {
 		e.Err = errors.New(f.Cause)
 	}

@@ -21,7 +21,7 @@ func logged() []dispatch.Logged {
 		{First: 1, Frame: frame(1, dispatch.Frame{Event: backends.Event{Started: &backends.Started{Worker: 2, Content: 4}}})},
 		{First: 2, Frame: frame(5, dispatch.Frame{Event: backends.Event{Content: "é", Tokens: []int32{7}}})},
 		{First: 6, Frame: frame(6, dispatch.Frame{Event: backends.Event{Raw: json.RawMessage(`{ "spaces":  1 }`)}})},
-		{First: 7, Frame: frame(7, dispatch.Frame{Err: &backends.Error{Kind: backends.KindLost, Code: "c", Message: "m", Hint: "h", Err: errors.New("why")}})},
+		{First: 7, Frame: frame(7, dispatch.Frame{Err: &backends.Error{Kind: backends.KindLost, Code: "c", Message: "m", Hint: "h", Err: errors.New("why"), MayHaveRun: true}})},
 		{First: 8, Frame: frame(8, dispatch.Frame{Result: &backends.Result{Reason: "stop", Usage: backends.Usage{PromptTokens: 3}}})},
 	}
 }
@@ -31,7 +31,7 @@ func alike(a, b *backends.Error) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Kind == b.Kind && a.Code == b.Code && a.Error() == b.Error() && a.Err.Error() == b.Err.Error()
+	return a.Kind == b.Kind && a.Code == b.Code && a.Error() == b.Error() && a.MayHaveRun == b.MayHaveRun && a.Err.Error() == b.Err.Error()
 }
 
 func entry(t testing.TB, only bool, all ...dispatch.Logged) []byte {

@@ -31,7 +31,7 @@ func everyKind() []dispatch.Frame {
 		{Event: backends.Event{Started: &backends.Started{}, Raw: json.RawMessage(`{"a":1}`)}},
 		{Event: backends.Event{}},
 		{Err: &backends.Error{
-			Kind: backends.KindLimited, Code: "c", Param: "p", Message: "m", Hint: "h", Err: errors.New("cause"), RetryAfter: 3 * time.Second,
+			Kind: backends.KindLimited, Code: "c", Param: "p", Message: "m", Hint: "h", Err: errors.New("cause"), RetryAfter: 3 * time.Second, MayHaveRun: true,
 		}},
 		{Result: &backends.Result{
 			Reason: backends.ReasonLength, Usage: backends.Usage{PromptTokens: 1, CompletionTokens: 2, CachedTokens: 1},

@@ -87,10 +87,11 @@ type wireError struct {
 	Hint       string        `json:"hint,omitempty"`
 	Cause      string        `json:"cause,omitempty"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	MayHaveRun bool          `json:"may_have_run,omitempty"`
 }
 
 func packError(e *backends.Error) ([]byte, error) {
-	w := wireError{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter}
+	w := wireError{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter, MayHaveRun: e.MayHaveRun}
 	if e.Err != nil {
 		w.Cause = e.Err.Error()
 	}
@@ -102,7 +103,7 @@ func unpackError(data []byte) (*backends.Error, error) {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return nil, err
 	}
-	e := &backends.Error{Kind: w.Kind, Code: w.Code, Param: w.Param, Message: w.Message, Hint: w.Hint, RetryAfter: w.RetryAfter}
+	e := &backends.Error{Kind: w.Kind, Code: w.Code, Param: w.Param, Message: w.Message, Hint: w.Hint, RetryAfter: w.RetryAfter, MayHaveRun: w.MayHaveRun}
 	if w.Cause != "" {
 		e.Err = errors.New(w.Cause)
 	}

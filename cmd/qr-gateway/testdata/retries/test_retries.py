@@ -41,9 +41,10 @@ def test_full(client):
     assert {u: seen.get(u, 0) for u in users} == {u: 1 for u in users}
 
 
-@pytest.mark.parametrize("user, stream", [("broke", True), ("cut", True)])
+@pytest.mark.parametrize("user, stream", [("broke", True), ("broke", False), ("cut", True)])
 def test_failed(client, user, stream):
-    """The server fails once it has run, or in mid-answer, which a stream is told of. Another try might run it again, so that is the end."""
+    """The server fails once it has run, or in mid-answer. A stream is told of it, a reply says so in its header: another try might run it again."""
+    user += "-stream" if stream else ""
     with pytest.raises(openai.APIError):
         ask(client, user, stream)
     assert ran()[user] == 1
