@@ -98,12 +98,12 @@ type question struct {
 	model, prompt, decoding string
 }
 
-// decodings of the real model: greedy, and drawn with a seed. A greedy one has a seed too: without it what the cache has of a prompt is taken
-// from there, the rest is computed in other batches, and a near tie may fall otherwise. The same goes for looking ahead where an answer is taken
-// up: the tokens that are there come from batches of one then, and from peeks without the fault.
+// decodings of the real model: greedy, drawn with a seed, and looking ahead. A greedy one has a seed too: without it what the cache has of a prompt
+// is taken from there, the rest is computed in other batches, and a near tie may fall otherwise.
 var decodings = map[string]map[string]any{
 	"greedy": {"temperature": 0, "seed": 7, "qr_decoder": "plain"},
 	"seeded": {"temperature": 0.8, "seed": 7, "qr_decoder": "plain"},
+	"ahead":  {"temperature": 0.8, "seed": 7, "qr_alpha": 0.3},
 }
 
 func questions(model string) []question {
