@@ -21,6 +21,7 @@ import (
 	"qr-gateway/gateway"
 	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/node"
+	"qr-gateway/gateway/queue"
 	"qr-gateway/gateway/queue/memory"
 	"qr-gateway/sampler"
 )
@@ -99,6 +100,7 @@ type rig struct {
 	step   func(ctx context.Context, id string, step int) error
 	do     gateway.Dispatcher // nil: direct
 	limits memory.Config
+	line   queue.Gauge // of queued
 
 	records gateway.Records         // nil: none
 	cards   map[string]gateway.Card // nil: none
@@ -182,7 +184,7 @@ func (r *rig) queued(t *testing.T) *rig {
 	}
 	background(t, q.Run)
 	background(t, n.Run)
-	r.do = d
+	r.do, r.line = d, q
 	return r
 }
 

@@ -162,6 +162,7 @@ func (r *rig) keyed(ctx context.Context, t *testing.T, body string) *http.Reques
 func TestRoomHeaders(t *testing.T) {
 	r := newRig().queued(t).build(t)
 	for _, body := range []string{hello, streamingHello} {
+		r.idle(t)
 		h := r.ask(chatPath, body).Header()
 		for name, want := range map[string]string{
 			"X-Ratelimit-Limit-Requests": "64", "X-Ratelimit-Remaining-Requests": "64", "X-Ratelimit-Reset-Requests": "0s",
@@ -172,6 +173,22 @@ func TestRoomHeaders(t *testing.T) {
 			}
 		}
 	}
+}
+
+// idle waits until a worker waits for a request: until then the next one waits itself, and is counted.
+func (r *rig) idle(t *testing.T) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for range 10_000 {
+		s, err := r.line.Stats(t.Context())
+		must(t, err)
+		if s.Claims > 0 {
+			return
+		}
+		<-again.C
+	}
+	t.Fatal("no worker is idle")
 }
 
 // TestServerEndsWithoutItsClient: an answer that goes on without its client ends with the server.
