@@ -184,6 +184,18 @@ func TestChatAndStops(t *testing.T) {
 	}
 }
 
+// A prompt may end within a character; the answer then has the whole of it.
+func TestGoesOnWithinACharacter(t *testing.T) {
+	u := newUpstream(t)
+	b := start(t, config(u))
+	r := tokens("r", ahead(0.3, sampler.ChoiceArgmax), 1)
+	r.Tokens = []int32{3, 1, vocab - 3}
+	r.Params.LogitBias = map[int32]float64{vocab - 2: 100}
+	if got := generate(t.Context(), b, r); got.err != nil || got.text != "é" {
+		t.Errorf("%q (%v), want é", got.text, got.err)
+	}
+}
+
 func TestSuite(t *testing.T) {
 	u := newUpstream(t)
 	c := config(u)

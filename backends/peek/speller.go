@@ -26,9 +26,10 @@ func (s *speller) begin(ctx context.Context, prompt []int32) error {
 }
 
 // place starts a new window with the last tokens of text.
-func (s *speller) place(ctx context.Context, text []int32) (err error) {
+func (s *speller) place(ctx context.Context, text []int32) error {
 	s.window = append([]int32(nil), text[max(0, len(text)-lead):]...)
-	s.known, err = s.b.spell(ctx, s.window)
+	known, err := s.b.spell(ctx, s.window)
+	s.known = whole(known) // the answer may go on within a character
 	return err
 }
 
