@@ -190,7 +190,7 @@ func TestGoesOnWithinACharacter(t *testing.T) {
 	b := start(t, config(u))
 	r := tokens("r", ahead(0.3, sampler.ChoiceArgmax), 1)
 	r.Tokens = []int32{3, 1, vocab - 3}
-	r.Params.LogitBias = map[int32]float64{vocab - 2: 100}
+	r.Params.LogitBias = []sampler.TokenBias{{Token: vocab - 2, Bias: 100}}
 	if got := generate(t.Context(), b, r); got.err != nil || got.text != "é" {
 		t.Errorf("%q (%v), want é", got.text, got.err)
 	}
