@@ -121,6 +121,7 @@ func (s *stack) list() gateway.Models {
 func (s *stack) dispatch() (err error) {
 	c := dispatch.DefaultConfig()
 	c.Owner, c.Carry, c.Join = s.cluster.owner(), s.cluster.carries, s.cfg.Queue.Repeats == config.RepeatsJoin
+	c.Outlive = s.cluster.shared != nil
 	s.cluster.hub, err = dispatch.New(c, dispatch.Deps{Queue: s.cluster.queue, Log: s.cluster.queue, Waits: s.metrics})
 	return err
 }

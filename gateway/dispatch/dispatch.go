@@ -32,6 +32,8 @@ type Config struct {
 	Resume int
 	Join   bool // who repeats a request gets the answer of the first, which [Deps.Log] keeps; else a *RepeatError
 	Carry  bool // nodes on other machines send frames through [Deps.Log]
+	// Outlive has jobs whose answer is kept for who repeats them ([Config.Join]) go on when the context of Do ends: others share the queue.
+	Outlive bool
 }
 
 // DefaultConfig lets a worker run a few tokens ahead, and an answer lose two workers.
@@ -120,7 +122,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 }
 
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
-// wherever it is. An answer whose worker is lost after its first text is taken up by another one, where the model can
+// wherever it is ([Config.Outlive] makes an exception). An answer whose worker is lost after its first text is taken up by another one, where the model can
 // ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. A job that repeats another ([Job.Repeat]) gets the answer
 // of the first from its beginning, and when it ends the first goes on. Errors: *queue.FullError, *RepeatError, *backends.Error, the
 // sink's, or ctx's.
@@ -244,9 +246,9 @@ func (d *Dispatcher) follow(ctx context.Context, f *follower, in *inbox, w *watc
 // cancelTime bounds the cancelling of a job whose client has left.
 const cancelTime = 5 * time.Second
 
-// abandon cancels a job, unless its run has said that it has failed: then it settles the job itself.
+// abandon cancels a job, unless its run has said that it has failed, for then it settles the job itself, or somebody may come for its answer.
 func (d *Dispatcher) abandon(ctx context.Context, f *follower, why error) error {
-	if f.told {
+	if f.told || ctx.Err() != nil && d.cfg.Outlive && f.resumes.keep {
 		return nil
 	}
 	return d.cancel(ctx, f.job.ID, why)

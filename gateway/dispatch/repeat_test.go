@@ -61,3 +61,38 @@ func TestRepeatIsTakenUp(t *testing.T) {
 		r.sees(c.wait(), "at 1", "at 0", "one ", "at 1", "at 0", "started", "two")
 	})
 }
+
+// TestOutlives: where others share the queue, the end of a gateway leaves what its clients may ask for at another one, and no more.
+func TestOutlives(t *testing.T) {
+	for name, c := range map[string]struct {
+		job     dispatch.Job
+		outlive bool
+		want    queue.State
+	}{
+		"may be repeated":        {repeat("a", "once"), true, queue.StateStreaming},
+		"can't be repeated":      {job("a"), true, queue.StateCancelled},
+		"nobody else could tell": {repeat("a", "once"), false, queue.StateCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bench(t, 4, nil, func(r *rig) {
+				cfg := dispatch.DefaultConfig()
+				cfg.Outlive = c.outlive
+				var err error
+				if r.d, err = dispatch.New(cfg, dispatch.Deps{Queue: r.q, Log: r.q}); err != nil {
+					r.Fatal(err)
+				}
+				s := &sink{}
+				do := r.doJob(c.job, s, s)
+				l := r.claim()
+				r.text(l, 1, "hello")
+				do.cancel(errors.New("the gateway ends"))
+				if do.wait(); do.err == nil {
+					r.Error("Do did not end")
+				}
+				if got := r.state("a"); got != c.want {
+					r.Errorf("the job is %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
