@@ -31,7 +31,7 @@ class Answer:
 
 
 def ask(server, path, on_token=None, **body):
-    """Posts to a gateway or an engine. on_token(answer) is called as tokens come; where it returns True the client leaves."""
+    """Posts to a gateway or an engine. on_token(answer) is called as tokens come; at True the client leaves."""
     if not body.get("stream"):
         got = server.http.post(path, json=body)
         answer = Answer(status=got.status_code)

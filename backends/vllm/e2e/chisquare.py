@@ -15,7 +15,7 @@ def cells(counts, probabilities):
 
 
 def deviation(counts, probabilities):
-    """How many standard deviations the statistic lies above its mean, by Wilson and Hilferty, and the number of cells."""
+    """By how many standard deviations the statistic is off, after Wilson and Hilferty, and the number of cells."""
     found = cells(counts, probabilities)
     freedom = len(found) - 1
     x = sum((seen - expected) ** 2 / expected for seen, expected in found)

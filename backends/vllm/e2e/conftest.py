@@ -100,7 +100,8 @@ def sidecar(artifacts, sockets, entropy):
 
 @pytest.fixture(scope="session")
 def gateway(artifacts, sockets, entropy, engines, sidecar):
-    """Its models are named as the engines; tiny-native goes on where nobody chooses, llama is SmolLM2 on llama.cpp."""
+    """Its models are named as the engines; tiny-native goes on where nobody chooses, llama is SmolLM2 on llama.cpp, and
+    small-asked and tiny-asked are looked ahead on over vLLM's own API."""
 
     def on(engine, **vllm):
         return {
@@ -111,12 +112,18 @@ def gateway(artifacts, sockets, entropy, engines, sidecar):
             "vllm": vllm,
         }
 
+    def asked(engine):
+        server = {"url": engines[engine].url + "/v1", "upstream_model": engine, "context": CONTEXT}
+        return {"id": engine + "-asked", "backend": "peek", **server}
+
     alone = {"sidecar": sidecar.address}
     models = [
         {"id": "small", **on("small")},
         {"id": "tiny", **on("tiny", **alone)},
         {"id": "tiny-native", **on("tiny", fail="native", **alone)},
         {"id": "new", **on("new", **alone)},
+        asked("small"),
+        asked("tiny"),
         {"id": "llama", "path": os.environ["QR_E2E_GGUF"], "workers": 1, "context": CONTEXT},
     ]
     config = {"models": models, "entropy": entropy.section(), "sidecar": {"secret_file": str(sidecar.secret)}}

@@ -119,10 +119,15 @@ class Gateway:
 
     def wait_models(self, timeout):
         """Until every model is served, and those on vLLM have their tokens chosen here."""
+        waiting = {}
 
         def served():
             said = {m["id"]: m["qr"] for m in self.http.get("/v1/models").json()["data"]}
-            waiting = {k: q for k, q in said.items() if q["state"] != "ready" or q.get("unsampled")}
+            waiting.clear()
+            waiting.update({k: q for k, q in said.items() if q["state"] != "ready" or q.get("unsampled")})
             return not waiting
 
-        self.process.wait_until("serves its models", served, timeout)
+        try:
+            self.process.wait_until("serves its models", served, timeout)
+        except AssertionError as e:
+            raise AssertionError(f"not served: {waiting}\n{e}") from None

@@ -91,4 +91,4 @@ def test_first_tokens_are_drawn_from_the_softmax(tiny):
     assert sum(counts.values()) == DRAWS
     off, cells = deviation(counts, top)
     assert cells > 50, "too few tokens are expected often"
-    assert abs(off) < 5, f"the statistic is {off:.1f} standard deviations off, over {cells} cells"
+    assert abs(off) < 4, f"the statistic is {off:.1f} standard deviations off, over {cells} cells"
