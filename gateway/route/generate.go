@@ -26,10 +26,10 @@ func (g *Group) Generate(ctx context.Context, p *backends.Prepared, emit func(ba
 			return res, nil
 		}
 		if !t.again || len(t.tried) >= g.cfg.Tries {
-			return nil, err
+			return nil, t.mark(err)
 		}
 		if l = g.another(w, t.tried); l == nil {
-			return nil, g.later(w, t.tried, err)
+			return nil, t.mark(g.later(w, t.tried, err))
 		}
 		g.failedOver(ctx, p, t.tried[len(t.tried)-1], l.of, err)
 	}
@@ -68,6 +68,7 @@ type trial struct {
 	visible bool // the client has something of the answer
 	refused bool // emit has failed: it's the client's doing
 	lost    int  // how many replicas it was lost on
+	had     bool // one of them may have run it
 	again   bool // the next may have it
 }
 
@@ -96,6 +97,7 @@ func (t *trial) judge(ctx context.Context, err error) (again bool, outcome error
 	case ctx.Err() != nil || t.refused || !errors.As(err, &e):
 		return false, errExcluded
 	}
+	t.had = t.had || e.MayHaveRun || e.Kind == backends.KindLost || e.Kind == backends.KindTimeout
 	if e.Code == backends.CodeUnsampled || e.Code == backends.CodeMismatched {
 		return !t.visible, errExcluded // requests of others may do well there
 	}
@@ -116,11 +118,22 @@ func (t *trial) judge(ctx context.Context, err error) (again bool, outcome error
 	return false, errExcluded
 }
 
+// mark tells whoever gets err, of the last replica, that one of them may have run the request.
+func (t *trial) mark(err error) error {
+	e, ok := errors.AsType[*backends.Error](err)
+	if !ok || !t.had || e.MayHaveRun {
+		return err
+	}
+	out := *e
+	out.MayHaveRun = true
+	return &out
+}
+
 // totalTimeout is the code of a request that had all the time it may have.
 const totalTimeout = "total_timeout"
 
 // later is the error of a request that failed on one replica while the others are busy. The queue keeps what is unavailable until it is not;
-// it keeps what was lost too, but counts how often.
+// it keeps what was lost too, but counts how often. What can't be sampled it doesn't keep, since it would soon be back here.
 func (g *Group) later(w want, tried []*replica, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +141,7 @@ func (g *Group) later(w want, tried []*replica, err error) error {
 		v := g.look(r)
 		return !slices.Contains(tried, r) && v.usable && v.suits(w)
 	})
-	if !busy || errors.Is(err, backends.ErrLost) {
+	if e, ok := errors.AsType[*backends.Error](err); !busy || errors.Is(err, backends.ErrLost) || ok && e.Code == backends.CodeUnsampled {
 		return err
 	}
 	return &backends.Error{

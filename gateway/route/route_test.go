@@ -71,6 +71,41 @@ func TestNoFailoverAfterContent(t *testing.T) {
 	}
 }
 
+// TestMarkOutlivesFailover: what one replica may have run stays so when another one refuses it.
+func TestMarkOutlivesFailover(t *testing.T) {
+	for name, c := range map[string]struct {
+		first *backends.Error
+		want  bool
+	}{
+		"had it":  {&backends.Error{Kind: backends.KindUpstream, Message: "broke", MayHaveRun: true}, true},
+		"lost it": {&backends.Error{Kind: backends.KindLost, Message: "died"}, true},
+		"late":    {&backends.Error{Kind: backends.KindTimeout, Message: "late"}, true},
+		"refused": {&backends.Error{Kind: backends.KindUpstream, Message: "full"}, false},
+		"was off": {&backends.Error{Kind: backends.KindUnavailable, Message: "off"}, false},
+	} {
+		a, b := newEngine(t, "a", 1), newEngine(t, "b", 1)
+		refusal := &backends.Error{Kind: backends.KindUpstream, Message: "full"}
+		a.at(0, c.first)
+		b.at(0, refusal)
+		cfg := config()
+		cfg.Sticky, cfg.Breaker.Failures = false, 1000
+		g := group(t, cfg, a, b)
+		for firstA := false; !firstA; {
+			got := ask(t.Context(), g, "x")
+			var e *backends.Error
+			if firstA = errors.As(got.err, &e) && e.Message == "full"; firstA && e.MayHaveRun != c.want {
+				t.Errorf("%s: it may have run: %t, want %t", name, e.MayHaveRun, c.want)
+			}
+			if b.all.Load() > 40 {
+				t.Fatalf("%s: no request went to a first and was refused by b: %v", name, got.err)
+			}
+		}
+		if refusal.MayHaveRun {
+			t.Errorf("%s: the replica's own error was changed", name)
+		}
+	}
+}
+
 func TestTriesAreBounded(t *testing.T) {
 	for kind, want := range map[backends.Kind]int64{backends.KindUnavailable: 3, backends.KindLost: 2} {
 		var all []*engine
