@@ -254,6 +254,22 @@ func TestSampledFails(t *testing.T) {
 	}
 }
 
+// TestSampledByNobody holds that a request whose first token nobody chose is refused with the reason, and not tried for ever.
+func TestSampledByNobody(t *testing.T) {
+	d := distance(t, vllmtest.Options{Plugin: true})
+	d.side.Script(func(string, int) vllmtest.Move { return vllmtest.Move{Unsaid: true} })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath, strings.NewReader(farChat+`,"qr_top_k":5}`)))
+	if message, code := envelope(t, w.Body.Bytes()); w.Code != http.StatusServiceUnavailable || code != "sampler_unavailable" || !strings.Contains(message, "not heard of by the sidecar") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if n := len(d.far[0].Bodies()); n != 1 {
+		t.Errorf("the server got %d requests", n)
+	}
+}
+
 // TestSampledReplicas holds that requests with parameters go to the server with the plugin alone, others to both, and that without any such server
 // they are refused by name.
 func TestSampledReplicas(t *testing.T) {
@@ -296,7 +312,7 @@ func TestSampledReplicas(t *testing.T) {
 		}
 	}
 	w = send(d, chatPath, farChat+`,"qr_top_k":5}`)
-	if message, code := envelope(t, w.Body.Bytes()); w.Code != http.StatusServiceUnavailable || code != "model_unavailable" || !strings.Contains(message, "--logits-processors") {
+	if message, code := envelope(t, w.Body.Bytes()); w.Code != http.StatusServiceUnavailable || code != "sampler_unavailable" || !strings.Contains(message, "--logits-processors") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if w := send(d, chatPath, farChat+`}`); w.Code != http.StatusOK {

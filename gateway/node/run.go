@@ -176,7 +176,7 @@ func (r *run) outcome(ctx context.Context, err error) (queue.Outcome, bool) {
 		return queue.Outcome{}, false
 	case errors.Is(err, dispatch.ErrGone):
 		return queue.Outcome{State: queue.StateCancelled, Cost: r.cost, Reason: "the client left"}, true
-	case fresh && (errors.Is(context.Cause(ctx), errDrained) || known && e.Kind == backends.KindUnavailable):
+	case fresh && (errors.Is(context.Cause(ctx), errDrained) || known && e.Kind == backends.KindUnavailable && e.Code != backends.CodeUnsampled):
 		return queue.Outcome{State: queue.StateQueued}, true
 	case fresh && errors.Is(err, backends.ErrLost):
 		return queue.Outcome{State: queue.StateQueued, Reason: err.Error()}, true

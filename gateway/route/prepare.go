@@ -146,14 +146,15 @@ func (g *Group) watch(ctx context.Context, try func() (bool, error)) error {
 	}
 }
 
-// unavailable says why no replica can take a request. The mutex is held.
+// unavailable says why no replica can take a request. Where one could take others, waiting in the queue is of no use. The mutex is held.
 func (g *Group) unavailable(w want) error {
 	var why []string
+	code := "model_unavailable"
 	for _, r := range g.replicas {
 		v := g.look(r)
 		text := v.state
 		if v.usable && !v.suits(w) {
-			v.reason = "chooses no tokens by qr_ parameters: " + v.info.Unsampled
+			v.reason, code = "chooses no tokens by qr_ parameters: "+v.info.Unsampled, backends.CodeUnsampled
 		}
 		if v.reason != "" {
 			text += ": " + v.reason
@@ -166,7 +167,7 @@ func (g *Group) unavailable(w want) error {
 		why = append(why, text)
 	}
 	return &backends.Error{
-		Kind: backends.KindUnavailable, Code: "model_unavailable", Param: "model",
+		Kind: backends.KindUnavailable, Code: code, Param: "model",
 		Message: fmt.Sprintf("model %s can't serve now: %s", g.cfg.Model, strings.Join(why, "; ")),
 		Hint:    "try again in a while",
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"qr-gateway/backends"
 )
@@ -49,6 +51,10 @@ func TestNobodySamples(t *testing.T) {
 	g := group(t, config(), a, b)
 	got := sampled(t.Context(), g, "x")
 	got.kind(t, backends.KindUnavailable)
+	var e *backends.Error
+	if !errors.As(got.err, &e) || e.Code != backends.CodeUnsampled {
+		t.Errorf("it came to %v, want %s", got.err, backends.CodeUnsampled)
+	}
 	for _, want := range []string{"its plugin is not loaded", "the sidecar is away", "replica a", "replica b"} {
 		if got.err == nil || !strings.Contains(got.err.Error(), want) {
 			t.Errorf("%v does not say %q", got.err, want)
@@ -63,9 +69,8 @@ func TestNobodySamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Request.Sampled = true // it could be done when it was prepared
-	var e *backends.Error
 	_, err = g.Generate(t.Context(), p, func(backends.Event) error { return nil })
-	if !errors.As(err, &e) || e.Kind != backends.KindUnavailable {
+	if !errors.As(err, &e) || e.Kind != backends.KindUnavailable || e.Code != backends.CodeUnsampled {
 		t.Errorf("Generate = %v", err)
 	}
 	idle(t, g)
@@ -86,6 +91,29 @@ func TestSamplingFailsOver(t *testing.T) {
 			t.Errorf("%s: %+v", code, s)
 		}
 	}
+}
+
+// TestUnsampledIsTold holds that a request that can't be sampled on one replica while the other is busy is not put off: nobody would count how often.
+func TestUnsampledIsTold(t *testing.T) {
+	a, b := choosing(t, "a", "not yet"), choosing(t, "b", "")
+	why := &backends.Error{Kind: backends.KindUnavailable, Code: backends.CodeUnsampled, Message: "made to fail"}
+	a.at(0, why)
+	b.hang.Store(true)
+	g := group(t, config(), a, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	var holding sync.WaitGroup
+	for range b.workers {
+		holding.Go(func() { _ = sampled(ctx, g, "held") })
+	}
+	for b.runs.Load() < int64(b.workers) {
+		after(time.Millisecond)
+	}
+	a.samples.Store(new(""))
+	if got := sampled(t.Context(), g, "x"); !errors.Is(got.err, why) || a.all.Load() != 1 {
+		t.Errorf("it came to %v after %d tries", got.err, a.all.Load())
+	}
+	cancel()
+	holding.Wait()
 }
 
 // TestToldLoadDecides holds that the replica that says that it has less to do is picked, though neither has a request of ours.
