@@ -43,6 +43,23 @@ func TestEngineDiesInMidStream(t *testing.T) {
 	}
 }
 
+// TestTextIsNotMadeAgain: whatever ends a whole reply that had begun to be made, clients do not have it made again by themselves.
+func TestTextIsNotMadeAgain(t *testing.T) {
+	for at, want := range map[int]string{0: "", 3: "false"} {
+		r := newRig()
+		r.step = func(_ context.Context, _ string, step int) error {
+			if step == at {
+				return &backends.Error{Kind: backends.KindEntropy, Code: "entropy_unavailable", Message: "device unplugged"}
+			}
+			return nil
+		}
+		w := r.build(t).ask(chatPath, hello)
+		if _, code := envelope(t, w.Body.Bytes()); w.Code != 503 || code != "entropy_unavailable" || w.Header().Get("X-Should-Retry") != want {
+			t.Errorf("at token %d: got %d %s, headers %v; want X-Should-Retry %q", at, w.Code, code, w.Header(), want)
+		}
+	}
+}
+
 // An error before anything was queued is a plain HTTP error, also for a stream.
 func TestErrorsBeforeQueueing(t *testing.T) {
 	full := &queue.FullError{Limit: queue.LimitJobs, Depth: 2, Max: 2, RetryAfter: 3 * time.Second}

@@ -191,6 +191,7 @@ func (s *Server) recover(c *gin.Context) {
 func (s *Server) fail(c *gin.Context, err error) {
 	rec := recordOf(c)
 	e := api.FromError(err, rec.requestID)
+	e.NoRetry = e.NoRetry || rec.out.FirstToken > 0 // the model has run, whatever ended that
 	rec.err, rec.out.Status, rec.out.Code = e, e.Status, e.Code
 	c.Abort()
 	switch {
