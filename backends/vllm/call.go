@@ -31,6 +31,7 @@ type call struct {
 
 	ledger   *ledger
 	steps    int      // tokens that the server sent
+	chosen   int      // of these, tokens that the sidecar accounts for
 	held     []*chunk // before the first token: nothing of the answer is the client's before it was found right
 	last     *chunk   // of a stream the one with the finish reason, else the whole reply
 	usage    *chunk   // of a stream
@@ -97,15 +98,14 @@ func (c *call) unseen(ctx context.Context, made int) {
 	c.b.log.WarnContext(ctx, "the server did not name all tokens", "model", c.b.cfg.Model, "rid", c.rid, "made", made, "named", c.steps)
 }
 
-// halt ends a request that the sidecar has stopped, should the server go on. The tokens before that are the client's: of a stream they are on their way.
+// halt ends a request that the sidecar has stopped, should the server go on. What was made before that is on its way, and may be the whole answer:
+// a server that schedules ahead shows a row behind the end.
 func (c *call) halt(ctx context.Context, s *choice.Choice, cancel context.CancelCauseFunc) {
-	if c.dress.stream {
-		grace := time.NewTimer(c.b.cfg.ChoiceWait)
-		defer grace.Stop()
-		select {
-		case <-grace.C:
-		case <-ctx.Done():
-		}
+	grace := time.NewTimer(c.b.cfg.ChoiceWait)
+	defer grace.Stop()
+	select {
+	case <-grace.C:
+	case <-ctx.Done():
 	}
 	cancel(c.b.stopped(s))
 }
@@ -120,6 +120,7 @@ func (c *call) finish(ctx context.Context, t Trail) backends.DecodeStats {
 		stats = &backends.DecodeStats{Decoder: "plain", EntropySource: c.part.params.EntropySource, Tokens: c.steps}
 	}
 	out := *stats
+	trim(&out, c.chosen, c.steps)
 	out.Native, out.Mismatched = c.native, c.mismatch
 	if !c.first.IsZero() && out.PromptMS == 0 && out.DecodeMS == 0 {
 		out.PromptMS, out.DecodeMS = millis(c.first.Sub(c.sent)), millis(time.Since(c.first))
@@ -205,7 +206,9 @@ func (c *call) compare(ctx context.Context, token int32) error {
 	case e.status != choice.Token:
 		c.labelled()
 		return nil
-	case e.token == token:
+	}
+	c.chosen++
+	if e.token == token {
 		return nil
 	}
 	if later, ok := c.ledger.again(ctx, c.steps, e, c.b.cfg.ChoiceWait); ok && later.status == choice.Token && later.token == token {

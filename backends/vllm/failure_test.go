@@ -103,13 +103,13 @@ func TestAmiss(t *testing.T) {
 	}
 }
 
-// TestStopped holds that the sidecar's stop ends the request at once, with its own error, although the server would go on for good.
+// TestStopped holds that the sidecar's stop ends the request soon, with its own error, although the server would go on for good.
 func TestStopped(t *testing.T) {
 	why := &backends.Error{Kind: backends.KindEntropy, Code: "entropy_unavailable", Param: "qr_entropy_source", Message: "device unplugged"}
 	for _, stream := range []bool{true, false} {
 		for _, step := range []int{0, 3} {
 			t.Run(fmt.Sprintf("stream %t, step %d", stream, step), func(t *testing.T) {
-				r := sampling(t, vllmtest.Options{}, nil)
+				r := sampling(t, vllmtest.Options{}, short)
 				r.far.Set(func(o *vllmtest.Options) {
 					o.Hold = func(q *http.Request, now int) {
 						if now > step {

@@ -3,10 +3,12 @@ package vllm
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/members"
+	"qr-gateway/sampler"
 )
 
 // sum makes one result of those of all parts.
@@ -133,4 +135,45 @@ func stats(all []*result) backends.DecodeStats {
 		out.FlaggedTokens = nil
 	}
 	return out
+}
+
+// trim takes out of s what was chosen behind the end of an answer of so many tokens, for rows that the server showed ahead: it is used by nobody.
+// Of tokens without a record it can't be said what was noticed about them. Bytes were drawn all the same.
+func trim(s *backends.DecodeStats, chosen, steps int) {
+	unused := s.Tokens - chosen
+	if unused <= 0 {
+		return
+	}
+	s.Tokens = chosen
+	if s.Amplifier != "" && s.Amplifier != "none" {
+		s.Discarded += int64(unused)
+	}
+	s.FlaggedTokens = maps.Clone(s.FlaggedTokens) // the sidecar's
+	kept := make([]sampler.Record, 0, len(s.Records))
+	for i := range s.Records {
+		if r := &s.Records[i]; r.Step < steps {
+			kept = append(kept, *r)
+		} else {
+			forget(s, r)
+		}
+	}
+	if s.Records != nil {
+		s.Records = kept
+	}
+	s.FallbackTokens, s.Pipelined = min(s.FallbackTokens, chosen), min(s.Pipelined, chosen)
+}
+
+// forget takes a token out of s.
+func forget(s *backends.DecodeStats, r *sampler.Record) {
+	if r.Fallback {
+		s.FallbackTokens--
+	}
+	if r.Pipelined {
+		s.Pipelined--
+	}
+	for _, name := range r.Flags {
+		if s.FlaggedTokens[name]--; s.FlaggedTokens[name] <= 0 {
+			delete(s.FlaggedTokens, name)
+		}
+	}
 }

@@ -35,7 +35,7 @@ func (g *generation) run() {
 	}
 	for g.reason == "" {
 		text, ids, ok := g.some()
-		if !ok {
+		if !ok || g.reason != "" && !g.ahead() {
 			return
 		}
 		g.text.WriteString(text)
@@ -84,6 +84,18 @@ func (g *generation) some() (text string, ids []int32, ok bool) {
 	return text, ids, true
 }
 
+// ahead shows the row behind the end, whose token is nobody's.
+func (g *generation) ahead() bool {
+	if !g.o.Ahead || !g.o.Plugin || g.a.Xargs.RID == "" {
+		return true
+	}
+	g.s.side.Choose(g.a.Xargs.RID, g.a.Xargs.Cfg, g.step, false)
+	if g.o.Hold != nil {
+		g.o.Hold(g.r, g.step)
+	}
+	return g.r.Context().Err() == nil
+}
+
 // token is the next one.
 func (g *generation) token() int32 {
 	own := int32(g.step%7) + 1 // greedy
@@ -125,7 +137,7 @@ func (g *generation) usage() string {
 
 // named are the members that name tokens.
 func (g *generation) named(ids []int32) string {
-	if !g.a.IDs || g.o.NoIDs || ids == nil {
+	if !g.a.IDs || g.o.NoIDs || ids == nil || g.o.Unnamed > 0 && len(g.ids) > g.o.Unnamed {
 		return ""
 	}
 	raw, err := json.Marshal(ids)

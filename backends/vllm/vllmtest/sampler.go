@@ -12,11 +12,13 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/vllm"
 	"qr-gateway/backends/vllm/choice"
+	"qr-gateway/sampler"
 )
 
 // Vocabulary is how many tokens there are. 0 is the end of the text.
@@ -115,7 +117,7 @@ func (s *Sampler) Follow(_ context.Context, rid string, from int) (vllm.Trail, e
 }
 
 // Choose implements [Plugin].
-func (s *Sampler) Choose(rid, _ string, step int, last bool) (token int32, ok bool) {
+func (s *Sampler) Choose(rid, cfg string, step int, last bool) (token int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, t := s.script(rid, step), s.trails[rid]
@@ -136,7 +138,9 @@ func (s *Sampler) Choose(rid, _ string, step int, last bool) (token int32, ok bo
 		c.Void = 1
 	}
 	t.made <- c
-	t.tokens++
+	if m.Status == choice.Token {
+		t.count(&c, cfg)
+	}
 	switch {
 	case m.Status == choice.Stop:
 		return 0, !m.Deaf
@@ -157,11 +161,30 @@ func Chosen(rid string, step int) int32 {
 
 // trail implements [vllm.Trail].
 type trail struct {
-	s      *Sampler
-	rid    string
-	made   chan choice.Choice
-	done   chan struct{} // closed by Finish
-	tokens int           // guarded by the sampler's mutex
+	s    *Sampler
+	rid  string
+	made chan choice.Choice
+	done chan struct{} // closed by Finish
+
+	tokens  int // guarded by the sampler's mutex, and so are these
+	flagged map[string]int
+	records []sampler.Record
+}
+
+// Flag is what is noticed about the bytes of every token whose records are asked for.
+const Flag = "echo"
+
+// count accounts for a token.
+func (t *trail) count(c *choice.Choice, cfg string) {
+	t.tokens++
+	if !strings.Contains(cfg, "qr_diagnostic_mode") {
+		return
+	}
+	if t.flagged == nil {
+		t.flagged = map[string]int{}
+	}
+	t.flagged[Flag]++
+	t.records = append(t.records, sampler.Record{Step: c.Step, Token: c.Token, Flags: []string{Flag}, Fallback: true, Pipelined: true})
 }
 
 func (t *trail) Next(ctx context.Context) (choice.Choice, error) {
@@ -186,6 +209,7 @@ func (t *trail) Finish(context.Context) (*backends.DecodeStats, error) {
 	close(t.done)
 	return &backends.DecodeStats{
 		Decoder: "plain", Strategy: "fixed", EntropySource: "system", Policy: "strict", Amplifier: "zscore_mean", USource: "zscore_mean",
-		Tokens: t.tokens, EntropyBytes: int64(16 * t.tokens),
+		Tokens: t.tokens, EntropyBytes: int64(16 * t.tokens), FlaggedTokens: t.flagged, Records: t.records,
+		FallbackTokens: len(t.records), Pipelined: len(t.records),
 	}, nil
 }

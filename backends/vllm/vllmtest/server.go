@@ -21,6 +21,8 @@ type Options struct {
 	Length  int  // tokens of an answer, the end of the text among them; 0 is 6
 	Group   int  // tokens in a chunk; 0 is 1
 	NoIDs   bool // it names no tokens, as vLLM before 0.10.2
+	Unnamed int  // tokens after which it names no more; 0 is never
+	Ahead   bool // it shows one row more than the answer has tokens, as vLLM does where it schedules ahead
 	Cut     int  // tokens after which the connection breaks; 0 is never
 	Health  int  // status of /health; 0 is 200
 	Metrics string
