@@ -269,3 +269,22 @@ func (c *counted) counts(t *rapid.T) *tally {
 	}
 	return have
 }
+
+// TestForgetsClaims: claims of a node that died while it waited are forgotten.
+func TestForgetsClaims(t *testing.T) {
+	s := serve(t)
+	q := start(t, (&rig{url: s.url()}).config(queuetest.Wide()))
+	if _, found, err := q.Try(t.Context(), queue.Offer{Node: "n", Models: []string{"m"}}, false); found || err != nil {
+		t.Fatal(found, err)
+	}
+	db := s.client()
+	defer func() { _ = db.Close() }()
+	waiters := q.Base() + ":waiters"
+	if n := db.ZCard(t.Context(), waiters).Val(); n != 1 {
+		t.Fatalf("%d claims wait, want 1", n)
+	}
+	advance(t, q, 15*time.Second)
+	if n := db.ZCard(t.Context(), waiters).Val(); n != 0 {
+		t.Errorf("%d claims are kept", n)
+	}
+}

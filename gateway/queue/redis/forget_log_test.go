@@ -58,3 +58,39 @@ func TestForgetsLog(t *testing.T) {
 		})
 	}
 }
+
+// TestForgetsKey: a request with a key was sent again before the run of the first was known again. From then on the key is that of the second: of the
+// first part of the answer is lost.
+func TestForgetsKey(t *testing.T) {
+	s := serve(t)
+	q := open(t, soon(s.url()))
+	send := func(id, want string) {
+		t.Helper()
+		ticket, err := q.Submit(t.Context(), queue.Job{ID: id, Key: "k", Model: "m", IdempotencyKey: "once", Payload: []byte("p")})
+		if err != nil || ticket.ID != want {
+			t.Errorf("%s is taken as %s, %v; want %s", id, ticket.ID, err, want)
+		}
+	}
+	send("a", "a")
+	l := claim(t, q)
+	beat := func(seq int64) {
+		t.Helper()
+		if err := q.Heartbeat(t.Context(), l, queue.Progress{Seq: seq}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat(1)
+	s.do(t, "FLUSHALL")
+	send("b", "b")
+	beat(2)
+	send("c", "b")
+	if err := q.Settle(t.Context(), l, queue.Outcome{State: queue.StateDone}); err != nil {
+		t.Fatal(err)
+	}
+	db := s.client()
+	defer func() { _ = db.Close() }()
+	if left, err := db.TTL(t.Context(), q.Base()+":rep:1:k:once").Result(); err != nil || left != -1 {
+		t.Errorf("the key of a live request is forgotten in %s, %v", left, err)
+	}
+	send("d", "b")
+}

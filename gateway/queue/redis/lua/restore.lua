@@ -8,7 +8,7 @@ local j = {
   expires = exact(now + C.lease), attempts = '0', rev = '0', bytes = '0', dl = '0', client = '', token = '', watch = '', readers = '',
   settled = '', reason = '', free = '', logbytes = '', logfirst = '',
 }
-if j.idem ~= '' then call('SET', repeatkey(j.key, j.idem), j.id) end
+if j.idem ~= '' then call('SETNX', repeatkey(j.key, j.idem), j.id) end -- else it was sent again meanwhile, and what comes of that is whole
 run(j.line, 1)
 write(j)
 look(j)

@@ -50,6 +50,9 @@ end
 -- repeatkey is where the job of an idempotency key is noted.
 local function repeatkey(key, idem) return P .. 'rep:' .. #key .. ':' .. key .. ':' .. idem end
 
+-- noted says that a job is the one of its idempotency key: it need not be where the server had forgotten it.
+local function noted(j) return j.idem ~= '' and call('GET', repeatkey(j.key, j.idem)) == j.id end
+
 -- look sets when the sweeper has to look at a running job. It may come too soon, as after a heartbeat: then the sweeper sets it again.
 local function look(j)
   local at = num(j.expires)
@@ -71,7 +74,7 @@ local function finish(j, state, reason)
   count(state)
   call('ZADD', P .. 'fin', exact(now), j.id)
   if j.logbytes ~= '' then call('PEXPIRE', P .. 'log:' .. j.id, C.keep) end
-  if j.idem ~= '' then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
+  if noted(j) then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
   tell(j)
   telllog(j)
 end

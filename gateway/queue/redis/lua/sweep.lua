@@ -66,12 +66,13 @@ local function gateways()
 end
 
 local function forget()
+  call('ZREMRANGEBYSCORE', P .. 'waiters', '-inf', now)
   call('ZREMRANGEBYSCORE', P .. 'fin', '-inf', now - C.keep * 1000)
   local over = math.min(some, call('ZCARD', P .. 'fin') - C.keep_jobs)
   if over <= 0 then return end
   for _, id in ipairs(call('ZRANGE', P .. 'fin', 0, over - 1)) do
     local j = job(id)
-    if j and j.idem ~= '' then call('DEL', repeatkey(j.key, j.idem)) end
+    if j and noted(j) then call('DEL', repeatkey(j.key, j.idem)) end
     call('DEL', P .. 'job:' .. id, P .. 'log:' .. id)
     call('ZREM', P .. 'fin', id)
   end
