@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,14 +45,15 @@ type cluster struct {
 	models func() []redis.MemberModel
 	fixed  []string // gateways that the configuration names
 
-	carries bool // answers come through the shared queue, not by links
+	carries bool   // answers come through the shared queue, not by links
+	nonce   string // tells this process from another one of its name: requests would end that the other one's clients wait for
 	log     *slog.Logger
 }
 
 // newCluster opens the queue and what a role needs to share it.
 func newCluster(ctx context.Context, cfg config.Config, r role, all models, log *slog.Logger) (_ *cluster, err error) {
 	c := &cluster{
-		log: log, fixed: cfg.Worker.Gateways, models: all.members,
+		log: log, fixed: cfg.Worker.Gateways, models: all.members, nonce: rand.Text(),
 		self: redis.Member{Role: r.name, Name: processName(cfg.Worker.Name), Version: version(), Started: time.Now().UTC().Truncate(time.Second)},
 	}
 	if cfg.Redis.URL == "" {
@@ -137,7 +139,7 @@ func (c *cluster) join(cfg config.Config, r role, all models) (err error) {
 func (c *cluster) owner() string {
 	switch {
 	case c.carries:
-		return dispatch.LogOwner + c.self.Name
+		return dispatch.LogOwner + c.self.Name + "/" + c.nonce
 	case c.server == nil:
 		return ""
 	}
