@@ -214,6 +214,7 @@ func TestSampledRefusals(t *testing.T) {
 		"no such source": {`,"qr_entropy_source":"moon"`, "qr_entropy_source", "invalid_value"},
 		"look-ahead":     {`,"qr_alpha":0.5`, "qr_decoder", "unsupported_parameter"},
 		"messages":       {`,"messages":[]`, "messages", "invalid_value"},
+		"no reasoning":   {`,"qr_top_k":1,"include_reasoning":false`, "include_reasoning", "unsupported_parameter"},
 	} {
 		w := send(d, chatPath, farChat+c.more+"}")
 		var e struct{ Error struct{ Param, Code string } }
@@ -251,6 +252,24 @@ func TestSampledFails(t *testing.T) {
 	}
 	if out := d.seen.last(t); out.Status != http.StatusServiceUnavailable || out.Code != "entropy_unavailable" {
 		t.Errorf("outcome %+v", out)
+	}
+}
+
+// TestSampledUnnamed holds that tokens that the server doesn't name are nothing that others have to wait for.
+func TestSampledUnnamed(t *testing.T) {
+	d := distance(t, vllmtest.Options{Plugin: true})
+	d.far[0].Set(func(o *vllmtest.Options) { o.NoIDs = true })
+	for range 2 * route.DefaultConfig("far").Breaker.Failures {
+		w := send(d, chatPath, farChat+`,"qr_top_k":5}`)
+		if _, code := envelope(t, w.Body.Bytes()); w.Code != http.StatusServiceUnavailable || code != "sampler_unavailable" {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+	}
+	if s := d.group.Stats()[0]; s.Breaker != "closed" || s.Failures != 0 {
+		t.Errorf("the server is %+v", s)
+	}
+	if w := send(d, chatPath, farChat+`}`); w.Code != http.StatusOK {
+		t.Errorf("a plain request got %d %s", w.Code, w.Body)
 	}
 }
 

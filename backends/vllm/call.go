@@ -141,7 +141,7 @@ func (c *call) take(ctx context.Context, raw json.RawMessage) error {
 		return nil
 	}
 	if k.text && !k.named && c.steps == 0 {
-		return c.b.up.Nonsense(errors.New("it has no token_ids; take vLLM 0.10.2 or later"))
+		return c.amiss("does not name its tokens by token_ids; take vLLM 0.10.2 or later", nil)
 	}
 	for _, token := range k.tokens {
 		if c.first.IsZero() {
@@ -240,7 +240,15 @@ func (c *call) missing(ctx context.Context) error {
 	if c.b.cfg.Fail == FailNative {
 		return nil
 	}
-	return c.b.unsampled(fmt.Sprintf("was not heard of by the sidecar at token %d of the answer", c.steps), cause)
+	return c.amiss(fmt.Sprintf("was not heard of by the sidecar at token %d of the answer", c.steps), cause)
+}
+
+// amiss is the error of an answer that the server made without the sidecar, or not provably with it. It says nothing of what else the server can do.
+func (c *call) amiss(what string, cause error) error {
+	c.b.doubt.Store(true)
+	e := c.b.unsampled(what, cause)
+	e.MayHaveRun = true
+	return e
 }
 
 // mismatched judges a token that is another than was chosen.

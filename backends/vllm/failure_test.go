@@ -197,6 +197,7 @@ func TestRefusals(t *testing.T) {
 		"look-ahead":       {ahead, "qr_decoder"},
 		"echo":             {text(`,"prompt":"a","echo":true`), "echo"},
 		"beams":            {chat(false, `,"use_beam_search":true`), "use_beam_search"},
+		"no reasoning":     {chat(false, `,"include_reasoning":false`), "include_reasoning"},
 		"best of":          {text(`,"prompt":"a","best_of":3`), "best_of"},
 		"too many":         {chat(false, `,"n":129`), "n"},
 		"too many of each": {text(`,"n":65,"prompt":["a","b"]`), "n"},

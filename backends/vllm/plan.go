@@ -78,6 +78,9 @@ func possible(o *members.Object, p *sampler.Params) error {
 	if best := o.Get("best_of"); best != nil && string(best) != "null" && string(best) != "1" {
 		return invalid("best_of", "unsupported_parameter", "best_of can't be had together with qr_ parameters", "leave it out, or send 1")
 	}
+	if string(o.Get("include_reasoning")) == "false" { // vLLM would leave out which tokens it emitted as well
+		return invalid("include_reasoning", "unsupported_parameter", "include_reasoning: false can't be had together with qr_ parameters", "leave it out, and drop the reasoning of the answer")
+	}
 	return nil
 }
 
