@@ -31,7 +31,8 @@ type call struct {
 
 	ledger   *ledger
 	steps    int      // tokens that the server sent
-	chosen   int      // of these, tokens that the sidecar accounts for
+	unnamed  int      // chunks with text of which it did not name the tokens
+	chosen   int      // of the steps, tokens that the sidecar accounts for
 	held     []*chunk // before the first token: nothing of the answer is the client's before it was found right
 	last     *chunk   // of a stream the one with the finish reason, else the whole reply
 	usage    *chunk   // of a stream
@@ -77,7 +78,9 @@ func (c *call) run(ctx context.Context, req *backends.Request, several bool) *re
 	cancel(nil)
 	writing.Wait()
 	if err == nil {
-		c.unseen(ctx, res.Usage.CompletionTokens)
+		err = c.unseen(ctx, res.Usage.CompletionTokens)
+	}
+	if err == nil {
 		err = c.flush()
 	}
 	stats := c.finish(ctx, trail)
@@ -87,16 +90,25 @@ func (c *call) run(ctx context.Context, req *backends.Request, several bool) *re
 	return &result{part: c.part, last: c.last, count: c.usage, usage: res.Usage, reason: res.Reason, stats: stats}
 }
 
-// unseen counts tokens that the server says it made and named nowhere.
-func (c *call) unseen(ctx context.Context, made int) {
+// unseen judges tokens that the server says it made, 0 where it doesn't say, and named nowhere.
+func (c *call) unseen(ctx context.Context, made int) error {
 	n := made - c.steps
-	if n <= 0 {
-		return
+	if made == 0 {
+		n = c.unnamed
 	}
-	c.native += n
-	c.b.native.Add(uint64(n))
+	if n <= 0 {
+		return nil
+	}
+	c.labelled(n)
 	c.b.log.WarnContext(ctx, "the server did not name all tokens", "model", c.b.cfg.Model, "rid", c.rid, "made", made, "named", c.steps)
+	if !c.strict() {
+		return nil
+	}
+	return c.amiss(fmt.Sprintf("did not name all tokens of the answer by token_ids: it named %d", c.steps), nil)
 }
+
+// strict says that a token that the sidecar did not choose ends the answer.
+func (c *call) strict() bool { return !c.probe && c.b.cfg.Fail == FailStop }
 
 // halt ends a request that the sidecar has stopped, should the server go on. What was made before that is on its way, and may be the whole answer:
 // a server that schedules ahead shows a row behind the end.
@@ -140,8 +152,11 @@ func (c *call) take(ctx context.Context, raw json.RawMessage) error {
 		c.usage = k // of the part alone; the request's own is made at the end
 		return nil
 	}
-	if k.text && !k.named && c.steps == 0 {
-		return c.amiss("does not name its tokens by token_ids; take vLLM 0.10.2 or later", nil)
+	if k.text && !k.named {
+		if c.steps == 0 || c.strict() {
+			return c.amiss("does not name its tokens by token_ids; take vLLM 0.10.2 or later", nil)
+		}
+		c.unnamed++
 	}
 	for _, token := range k.tokens {
 		if c.first.IsZero() {
@@ -204,8 +219,7 @@ func (c *call) compare(ctx context.Context, token int32) error {
 	case e.status == choice.Stop:
 		return c.b.stopped(c.ledger.stopped())
 	case e.status != choice.Token:
-		c.labelled()
-		return nil
+		return c.left(e)
 	}
 	c.chosen++
 	if e.token == token {
@@ -217,17 +231,31 @@ func (c *call) compare(ctx context.Context, token int32) error {
 	return c.mismatched(ctx, token, e.token)
 }
 
-// labelled counts a token that the server chose itself.
-func (c *call) labelled() {
-	c.native++
+// labelled counts tokens that the server chose itself.
+func (c *call) labelled(n int) {
+	c.native += n
 	if !c.probe {
-		c.b.native.Add(1)
+		c.b.native.Add(uint64(n))
 	}
+}
+
+// left judges a token that the sidecar left to the server, because it may not choose it or because there was none to choose.
+func (c *call) left(e entry) error {
+	c.labelled(1)
+	switch {
+	case !c.strict():
+		return nil
+	case e.err == nil:
+		return c.amiss(fmt.Sprintf("chose token %d of the answer itself", c.steps), nil)
+	case e.status == choice.Illegal:
+		return e.err
+	}
+	return c.amiss(fmt.Sprintf("chose token %d of the answer itself: %s", c.steps, e.err.Message), e.err)
 }
 
 // missing judges a token that nobody is known to have chosen.
 func (c *call) missing(ctx context.Context) error {
-	c.labelled()
+	c.labelled(1)
 	if c.probe {
 		return nil
 	}
@@ -237,7 +265,7 @@ func (c *call) missing(ctx context.Context) error {
 		c.told = true
 		c.b.log.WarnContext(ctx, "the sidecar chose no token", "model", c.b.cfg.Model, "rid", c.rid, "step", c.steps, "error", cause)
 	}
-	if c.b.cfg.Fail == FailNative {
+	if !c.strict() {
 		return nil
 	}
 	return c.amiss(fmt.Sprintf("was not heard of by the sidecar at token %d of the answer", c.steps), cause)
@@ -273,12 +301,17 @@ func (c *call) mismatched(ctx context.Context, token, chosen int32) error {
 	}
 }
 
-// stopped is the error of an answer that the sidecar has ended.
+// stopped is the error of an answer that the sidecar has ended. One that is about the sidecar is none about the server.
 func (b *Backend) stopped(s *choice.Choice) error {
-	if s.Err != nil {
+	switch {
+	case s.Err == nil:
+		return b.unsampled("was stopped by the sidecar, which gives no reason", nil)
+	case s.Err.Kind != backends.KindUnavailable:
 		return s.Err
 	}
-	return b.unsampled("was stopped by the sidecar, which gives no reason", nil)
+	out := *s.Err
+	out.Code, out.Err = backends.CodeUnsampled, s.Err
+	return &out
 }
 
 // lost is the error of a request that could not be sampled; ctx's own where that is why.

@@ -54,6 +54,8 @@ func lenient(c *vllm.Config) {
 
 // TestAmiss holds what becomes of tokens that the sidecar did not choose: an error of a kind, or a number.
 func TestAmiss(t *testing.T) {
+	slow := &backends.Error{Kind: backends.KindEntropy, Code: "entropy_unavailable", Message: "nothing came in time"}
+	broken := &backends.Error{Kind: backends.KindModel, Code: "broken_logits", Message: "the row is no numbers"}
 	for name, c := range map[string]struct {
 		script     func(string, int) vllmtest.Move
 		change     func(*vllm.Config)
@@ -75,8 +77,13 @@ func TestAmiss(t *testing.T) {
 		"unheard from the first":  {script: from(0, vllmtest.Move{Unsaid: true}), change: short, kind: backends.KindUnavailable, code: "sampler_unavailable"},
 		"unheard, lenient":        {script: at(3, vllmtest.Move{Unsaid: true}), change: lenient, native: 1},
 		"all unheard, lenient":    {script: from(0, vllmtest.Move{Unsaid: true}), change: lenient, native: 6},
-		"left alone":              {script: at(1, vllmtest.Move{Status: choice.Native}), change: short, native: 1},
-		"nothing to choose from":  {script: at(1, vllmtest.Move{Status: choice.Illegal}), change: short, native: 1},
+		"left alone":              {script: at(1, vllmtest.Move{Status: choice.Native}), change: short, kind: backends.KindUnavailable, code: "sampler_unavailable", visible: 1},
+		"left alone at first":     {script: at(0, vllmtest.Move{Status: choice.Native}), change: short, kind: backends.KindUnavailable, code: "sampler_unavailable"},
+		"left alone, lenient":     {script: at(1, vllmtest.Move{Status: choice.Native}), change: lenient, native: 1},
+		"late":                    {script: at(1, vllmtest.Move{Status: choice.Native, Err: slow}), change: short, kind: backends.KindUnavailable, code: "sampler_unavailable", visible: 1},
+		"nothing to choose from":  {script: at(1, vllmtest.Move{Status: choice.Illegal}), change: short, kind: backends.KindUnavailable, code: "sampler_unavailable", visible: 1},
+		"a broken row":            {script: at(1, vllmtest.Move{Status: choice.Illegal, Err: broken}), change: short, kind: backends.KindModel, code: "broken_logits", visible: 1},
+		"a broken row, lenient":   {script: at(1, vllmtest.Move{Status: choice.Illegal, Err: broken}), change: lenient, native: 1},
 	} {
 		for _, stream := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, stream %t", name, stream), func(t *testing.T) {
@@ -99,6 +106,53 @@ func TestAmiss(t *testing.T) {
 				}
 				r.idle(t)
 			})
+		}
+	}
+}
+
+// TestUnnamed holds what becomes of text whose tokens the server does not name.
+func TestUnnamed(t *testing.T) {
+	for _, stream := range []bool{true, false} {
+		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
+			r := sampling(t, vllmtest.Options{Unnamed: 2}, short)
+			ask(t.Context(), r, chat(stream, "")).fails(t, backends.KindUnavailable, "sampler_unavailable")
+			r.idle(t)
+		})
+	}
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("lenient, no usage ", silent), func(t *testing.T) {
+			r := sampling(t, vllmtest.Options{Unnamed: 2, Silent: silent}, lenient)
+			want := 4
+			if silent {
+				want = 3 // with text: the end has none
+			}
+			if s := ask(t.Context(), r, chat(true, "")).well(t).res.Stats; s.Native != want || s.Tokens != 2 || r.Counts().Native != uint64(want) {
+				t.Errorf("stats %+v", s)
+			}
+		})
+	}
+}
+
+// TestUnseen holds that an answer with more tokens than were named is no answer, though all text has tokens.
+func TestUnseen(t *testing.T) {
+	r := sampling(t, vllmtest.Options{}, short)
+	r.far.Set(func(o *vllmtest.Options) { o.More = 2 })
+	o := ask(t.Context(), r, chat(true, ""))
+	o.fails(t, backends.KindUnavailable, "sampler_unavailable")
+	if text := strings.Join(o.raw, ""); strings.Contains(text, `"stop"`) {
+		t.Errorf("the client got the end of it: %q", o.raw)
+	}
+}
+
+// TestSidecarLost holds that a sidecar that is lost is nothing that the server did.
+func TestSidecarLost(t *testing.T) {
+	r := sampling(t, vllmtest.Options{}, short)
+	why := &backends.Error{Kind: backends.KindUnavailable, Code: "sidecar_lost", Message: "the connection ended", Hint: "send the request again"}
+	for _, step := range []int{0, 3} {
+		r.side.Script(at(step, vllmtest.Move{Status: choice.Stop, Err: why}))
+		o := ask(t.Context(), r, chat(false, ""))
+		if e := o.failure(t, backends.KindUnavailable, "sampler_unavailable"); !strings.Contains(e.Message, why.Message) || e.Hint != why.Hint || !errors.Is(e, why) {
+			t.Errorf("it came to %v", e)
 		}
 	}
 }

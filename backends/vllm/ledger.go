@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"qr-gateway/backends"
 	"qr-gateway/backends/vllm/choice"
 )
 
@@ -27,7 +28,8 @@ type ledger struct {
 type entry struct {
 	token  int32
 	status choice.Status
-	times  int // how often the step was chosen; 0: it was not
+	err    *backends.Error // why it was not a token
+	times  int             // how often the step was chosen; 0: it was not
 }
 
 // mostSteps bounds the steps that are kept: no context is as long.
@@ -58,7 +60,7 @@ func (l *ledger) put(c choice.Choice) {
 	for len(l.entries) <= c.Step {
 		l.entries = append(l.entries, entry{})
 	}
-	l.entries[c.Step] = entry{token: c.Token, status: c.Status, times: l.entries[c.Step].times + 1}
+	l.entries[c.Step] = entry{token: c.Token, status: c.Status, err: c.Err, times: l.entries[c.Step].times + 1}
 	l.last, l.session = max(l.last, c.Step), c.Session
 	if c.Status == choice.Stop {
 		l.stop = &c

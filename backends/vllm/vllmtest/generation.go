@@ -45,7 +45,7 @@ func (g *generation) run() {
 		}
 	}
 	if g.a.Stream {
-		if g.a.Options.Usage {
+		if g.a.Options.Usage && !g.o.Silent {
 			fmt.Fprintf(g.w, "data: {%s,\"choices\":[],\"usage\":%s}\n\n", g.head(), g.usage())
 		}
 		fmt.Fprint(g.w, "data: [DONE]\n\n")
@@ -132,7 +132,7 @@ func (g *generation) head() string {
 
 func (g *generation) usage() string {
 	return fmt.Sprintf(`{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":1}}`,
-		promptTokens, promptTokens+len(g.ids), len(g.ids))
+		promptTokens, promptTokens+len(g.ids)+g.o.More, len(g.ids)+g.o.More)
 }
 
 // named are the members that name tokens.

@@ -22,6 +22,8 @@ type Options struct {
 	Group   int  // tokens in a chunk; 0 is 1
 	NoIDs   bool // it names no tokens, as vLLM before 0.10.2
 	Unnamed int  // tokens after which it names no more; 0 is never
+	Silent  bool // it tells no usage
+	More    int  // tokens that it says it made, above those that it did
 	Ahead   bool // it shows one row more than the answer has tokens, as vLLM does where it schedules ahead
 	Cut     int  // tokens after which the connection breaks; 0 is never
 	Health  int  // status of /health; 0 is 200
