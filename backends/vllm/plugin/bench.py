@@ -21,6 +21,7 @@ import time
 from types import SimpleNamespace
 
 HEAD = struct.Struct("<IBBHQ")
+CFG = '{"qr_seed": 1, "qr_top_k": 50, "qr_top_p": 0.95}'
 
 
 def serve(path):
@@ -82,9 +83,17 @@ def processor(qr_vllm, torch, n, vocab, form):
     cfg = SimpleNamespace(model_config=model, parallel_config=parallel, speculative_config=None, scheduler_config=SimpleNamespace(max_num_seqs=n))
     p = qr_vllm.Processor(cfg, torch.device("cpu"), False)
     outs = [[] for _ in range(n)]
-    params = [SimpleNamespace(extra_args={"qr_rid": f"{form}-{i}", "qr_v": 1, "qr_cfg": '{"qr_seed": 1}'}, eos_token_id=2) for i in range(n)]
+    params = [SimpleNamespace(extra_args={"qr_rid": f"{form}-{os.urandom(4).hex()}-{i}", "qr_v": 1, "qr_cfg": CFG}, eos_token_id=2) for i in range(n)]
     p.update_state(SimpleNamespace(removed=[], added=[(i, params[i], [1, 2, 3], outs[i]) for i in range(n)], moved=[]))
     return p, outs
+
+
+def rows_of(torch, n, vocab):
+    """Rows with a head, as models have it: what is compact of them decides."""
+    x = torch.randn(n, vocab)
+    for row in x:
+        row[torch.randperm(vocab)[:200]] = 14 - torch.arange(200) / 20
+    return x
 
 
 def metadata(torch, n, temperature, cut=False):
@@ -105,7 +114,7 @@ def measure(qr_vllm, torch, n, vocab, rounds):
     """Medians of one number of rows."""
     from vllm.v1.sample.sampler import Sampler
 
-    sampler, base = Sampler(), torch.randn(n, vocab) * 3
+    sampler, base = Sampler(), rows_of(torch, n, vocab)
     native = {"argmax": metadata(torch, n, 0), "sampled": metadata(torch, n, 1.0), "cut": metadata(torch, n, 1.0, True)}
     times, ours = {}, {}
     for form in ("compact", "full"):
@@ -155,22 +164,21 @@ def measure(qr_vllm, torch, n, vocab, rounds):
 
 def trips(qr_vllm, torch, n, vocab, count=2000):
     """Medians of the way to the sidecar and back alone, and of the plugin's own work beside it, with rows of 256 entries that lie ready."""
-    import numpy as np
-
     p, outs = processor(qr_vllm, torch, n, vocab, "compact")
-    x = torch.randn(n, vocab)
-    p.apply(x)
+    x = rows_of(torch, n, vocab)
+    p.apply(x.clone())
     link = p.link
-    entries = np.zeros(n * 2 * link.k, np.float32)
-    ready = np.concatenate([np.full(4 * n, vocab, np.float32), entries])
+    ready = p._measure(x, link.k).copy()
     p._measure = lambda x, k: ready
     p._force = lambda *args: None
     alone, whole = [], []
     for _ in range(count):
-        link.until = time.monotonic() + 5
+        [o.append(5) for o in outs]
+        link.until, link.ints[:n, 1] = time.monotonic() + 5, len(outs[0])
         began = time.perf_counter()
-        link.step(n, 0, entries)
+        _, status = link.step(n, 0, ready[4 * n :])
         alone.append(1e6 * (time.perf_counter() - began))
+        assert not any(status), status
         [o.append(5) for o in outs]
         began = time.perf_counter()
         p.apply(x)
