@@ -63,7 +63,7 @@ func (c *call) run(ctx context.Context, req *backends.Request, several bool) *re
 	}
 	trail, err := c.b.choices.Follow(ctx, c.rid, 0)
 	if err != nil {
-		return &result{part: c.part, err: c.b.lost(ctx, "can't be sampled: the sidecar can't be asked", err)}
+		return &result{part: c.part, err: c.b.lost(ctx, err)}
 	}
 	live, cancel := context.WithCancelCause(ctx)
 	c.ledger, c.sent = newLedger(), time.Now()
@@ -314,23 +314,25 @@ func (b *Backend) stopped(s *choice.Choice) error {
 	return &out
 }
 
-// lost is the error of a request that could not be sampled; ctx's own where that is why.
-func (b *Backend) lost(ctx context.Context, what string, err error) error {
+// lost is the error of a request that the sidecar could not be told of; ctx's own where that is why. Its words are for everybody: where the
+// sidecar is, is for the log.
+func (b *Backend) lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	b.doubt.Store(true)
 	e, ok := errors.AsType[*backends.Error](err)
 	switch {
-	case !ok:
-		return b.unsampled(what, err)
-	case e.Kind != backends.KindUnavailable:
+	case ok && e.Code == codeFull:
+		return b.unsampled("can't be sampled: the sidecar has too many requests", err)
+	case ok && e.Kind != backends.KindUnavailable:
 		return e
 	}
-	out := *e
-	out.Code = backends.CodeUnsampled // whatever is wrong with the sidecar, the server may do well without
-	return &out
+	return b.unsampled("can't be sampled: the sidecar can't be asked", err)
 }
+
+// codeFull is what a sidecar calls it that it takes no more requests.
+const codeFull = "sidecar_full"
 
 // newRID names a request to the sidecar. It is new for every try: the sidecar knows no request twice.
 func newRID() string { return "qr-" + strings.ToLower(rand.Text()) }

@@ -28,12 +28,24 @@ const (
 	probeSeed  = 1 // nothing is drawn from a source
 )
 
-// prober checks what package openai doesn't. Its method check is called by one goroutine.
+// prober checks what package openai doesn't. Its method check is called by one goroutine, which never waits for the model but at the very first;
+// its method run is another, which probes.
 type prober struct {
-	b     *Backend
-	pause time.Duration
-	next  time.Time // for a probe
-	quiet bool      // it was logged that the load is not told
+	b      *Backend
+	wanted chan struct{} // has a value when the server was found well
+	known  chan struct{} // closed when the first verdict is there
+
+	quiet  bool // of check: it was logged that the load is not told
+	waited bool // of check: it has waited for the first verdict
+
+	pause time.Duration // of run, and so is all below
+	next  time.Time     // for a probe
+	open  bool          // the latest probe told nothing, and the verdict is that of an earlier one
+	told  bool          // known is closed
+}
+
+func newProber(b *Backend) *prober {
+	return &prober{b: b, wanted: make(chan struct{}, 1), known: make(chan struct{})}
 }
 
 // check looks at a server that lists its models: is its engine alive, what has it to do, and can its tokens be chosen? Only the first makes it
@@ -43,10 +55,44 @@ func (p *prober) check(ctx context.Context) error {
 		return err
 	}
 	p.weigh(ctx)
-	if p.due() {
-		p.probe(ctx)
+	select {
+	case p.wanted <- struct{}{}:
+	default: // a probe is under way
+	}
+	if !p.waited {
+		p.waited = true
+		p.first(ctx)
 	}
 	return ctx.Err()
+}
+
+// first gives the first verdict as long as a check may take: who finds the server ready is to know whether it samples.
+func (p *prober) first(ctx context.Context) {
+	limit := time.NewTimer(p.b.cfg.Health.Timeout)
+	defer limit.Stop()
+	select {
+	case <-p.known:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// run probes, where that is due, after checks that found the server well. A probe may wait in the server's line, which checks don't.
+func (p *prober) run(ctx context.Context) {
+	for {
+		select {
+		case <-p.wanted:
+		case <-ctx.Done():
+			return
+		}
+		if p.due() {
+			p.probe(ctx)
+		}
+		if !p.told {
+			p.told = true
+			close(p.known)
+		}
+	}
 }
 
 // alive asks for the engine's health, which the list of models says nothing of.
@@ -102,12 +148,15 @@ func (p *prober) due() bool {
 	if p.b.choices == nil || !p.b.cfg.Probe {
 		return false
 	}
-	s := p.b.sampling.Load()
-	if doubt := p.b.doubt.Swap(false); s.reason == "" && (doubt || p.gone(s.session)) {
-		p.pause, p.next = 0, time.Time{}
+	s, doubt := p.b.sampling.Load(), p.b.doubt.Swap(false)
+	if s.reason != "" || p.open {
+		return !time.Now().Before(p.next)
+	}
+	if doubt || p.gone(s.session) {
+		p.pause = 0
 		return true
 	}
-	return s.reason != "" && !time.Now().Before(p.next)
+	return false
 }
 
 // gone says that the engine that was seen to ask is connected no more: it, or the sidecar, has been started anew.
@@ -115,28 +164,37 @@ func (p *prober) gone(session string) bool {
 	return session != "" && !slices.ContainsFunc(p.b.choices.Engines(), func(e choice.Engine) bool { return e.Session == session })
 }
 
-// probe finds out whether the server's tokens can be chosen.
+// verdict is what a probe found.
+type verdict struct {
+	sampling
+	cause error // of the reason, for the log
+	vain  bool  // the reason says nothing of sampling: the server may be full
+}
+
+// probe finds out whether the server's tokens can be chosen. Only what speaks against it changes that they can.
 func (p *prober) probe(ctx context.Context) {
-	p.b.probes.Add(1)
 	timed, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	session, err := p.try(timed)
+	v := p.try(timed)
 	if ctx.Err() != nil {
 		return
 	}
-	found := &sampling{session: session}
-	if err != nil {
-		found.reason = err.Error()
+	if v.reason != "" {
 		p.pause = min(max(2*p.pause, firstPause), mostPause)
 		p.next = time.Now().Add(p.pause)
 	}
-	was := p.b.sampling.Swap(found)
+	was := p.b.sampling.Load()
+	if p.open = v.vain && was.reason == ""; p.open {
+		p.b.log.InfoContext(ctx, "upstream can't be probed; it is taken to sample as it did", "upstream", p.b.cfg, "reason", v.reason, "error", v.cause)
+		return
+	}
+	p.b.sampling.Store(&v.sampling)
 	switch {
-	case found.reason == "" && (was.reason != "" || was.session != session):
-		p.b.log.InfoContext(ctx, "upstream samples", "upstream", p.b.cfg, "engine", p.engine(session))
-	case found.reason != was.reason:
+	case v.reason == "" && (was.reason != "" || was.session != v.session):
+		p.b.log.InfoContext(ctx, "upstream samples", "upstream", p.b.cfg, "engine", p.engine(v.session))
+	case v.reason != was.reason:
 		p.b.log.WarnContext(ctx, "upstream does not sample; it serves requests without qr_ parameters", "upstream", p.b.cfg,
-			"version", p.version(ctx), "reason", found.reason)
+			"version", p.version(ctx), "reason", v.reason, "error", v.cause)
 	}
 }
 
@@ -164,36 +222,81 @@ func (p *prober) version(ctx context.Context) string {
 	return v.Version
 }
 
-const probeBody = `{"model":"","prompt":"Hello","max_tokens":1,"logprobs":2}`
+// Bodies of probes. Log-probabilities tell of a setting, and not every server gives them.
+const (
+	probeBody = `{"model":"","prompt":"Hello","max_tokens":1,"logprobs":2}`
+	bareBody  = `{"model":"","prompt":"Hello","max_tokens":1}`
+)
 
-// try asks for one token. The error is why tokens can't be chosen, in words for everybody.
-func (p *prober) try(ctx context.Context) (session string, err error) {
+// try asks for one token.
+func (p *prober) try(ctx context.Context) verdict {
+	c, res := p.ask(ctx, probeBody)
+	if e, ok := errors.AsType[*backends.Error](res.err); ok && e.Kind == backends.KindInvalid {
+		c, res = p.ask(ctx, bareBody)
+	}
+	if res.err != nil {
+		return failed(res.err)
+	}
+	v := verdict{}
+	v.session, _ = c.ledger.from()
+	switch {
+	case c.mismatch > 0:
+		v.reason = "a probe's token was another than the sidecar chose"
+	case c.native > 0 && v.session == "":
+		v.reason = "the sidecar heard nothing of a probe: start vLLM with --logits-processors qr_vllm:Processor, and QR_SIDECAR set to the sidecar's socket"
+	case c.native > 0:
+		v.reason = "the sidecar left a probe's token to vLLM"
+	default:
+		p.warn(ctx, res.last)
+	}
+	return v
+}
+
+// ask sends a probe.
+func (p *prober) ask(ctx context.Context, body string) (*call, *result) {
+	p.b.probes.Add(1)
 	params := sampler.Defaults()
 	params.Seed = new(int64(probeSeed))
-	req := &backends.Request{ID: newRID(), Model: p.b.cfg.Model, Raw: json.RawMessage(probeBody), Path: "completions", Params: params}
+	req := &backends.Request{ID: newRID(), Model: p.b.cfg.Model, Raw: json.RawMessage(body), Path: "completions", Params: params}
 	r, err := p.b.newRun(req, []part{{params: params}})
 	if err != nil {
-		return "", err
+		return nil, &result{err: err}
 	}
 	c := &call{b: p.b, part: &r.parts[0], rid: req.ID, dress: &r.dress, probe: true}
-	res := c.run(ctx, req, false)
-	if c.ledger != nil {
-		session, _ = c.ledger.from()
-	}
+	return c, c.run(ctx, req, false)
+}
+
+// failed is the verdict of a probe that came to an error, in words for everybody.
+func failed(err error) verdict {
+	v := verdict{cause: err, vain: vain(err)}
+	e, ok := errors.AsType[*backends.Error](err)
 	switch {
-	case errors.Is(res.err, context.DeadlineExceeded):
-		return "", fmt.Errorf("a probe was not answered within %s", probeTime)
-	case res.err != nil:
-		return "", fmt.Errorf("a probe failed: %w", res.err)
-	case c.mismatch > 0:
-		return "", errors.New("a probe's token was another than the sidecar chose")
-	case c.native > 0 && session == "":
-		return "", errors.New("the sidecar heard nothing of a probe: start vLLM with --logits-processors qr_vllm:Processor, and QR_SIDECAR set to the sidecar's socket")
-	case c.native > 0:
-		return "", errors.New("the sidecar left a probe's token to vLLM")
+	case errors.Is(err, context.DeadlineExceeded):
+		v.reason = fmt.Sprintf("a probe was not answered within %s", probeTime)
+	case !ok:
+		v.reason = "a probe failed inside the gateway"
+	default:
+		v.reason = "a probe failed: " + e.Message
+		if e.Err != nil {
+			v.cause = e.Err
+		}
 	}
-	p.warn(ctx, res.last)
-	return session, nil
+	return v
+}
+
+// vain says that an error of a probe tells nothing of whether tokens can be chosen: whatever serves it was full, slow or away.
+func vain(err error) bool {
+	e, ok := errors.AsType[*backends.Error](err)
+	switch {
+	case !ok:
+		return errors.Is(err, context.DeadlineExceeded)
+	case e.Code == backends.CodeUnsampled:
+		inner, ok := errors.AsType[*backends.Error](e.Err)
+		return ok && inner.Code == codeFull
+	}
+	return slices.Contains([]backends.Kind{
+		backends.KindUnavailable, backends.KindLimited, backends.KindUpstream, backends.KindTimeout, backends.KindLost,
+	}, e.Kind)
 }
 
 // leastLogprob is what vLLM sends in the place of -Inf.

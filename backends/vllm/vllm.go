@@ -6,7 +6,7 @@
 // vLLM chose by itself. Several choices, and several prompts of a completion, become a request each.
 //
 // A [Backend] is safe for concurrent use. [Backend.Run] checks the server, reads its load, and finds out with a one-token completion whether its
-// plugin and the sidecar reach each other. In [Backend.Generate] each request to the server has a goroutine, and one that follows what the
+// plugin and the sidecar reach each other, which a goroutine of its own asks for. In [Backend.Generate] each request to the server has a goroutine, and one that follows what the
 // sidecar chooses for it; they have ended when Generate returns. What they hand out goes to the client from Generate's own goroutine.
 package vllm
 
@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"qr-gateway/backends"
@@ -44,6 +45,7 @@ type Backend struct {
 	up      *openai.Backend
 	choices Choices
 	log     *slog.Logger
+	prober  *prober
 
 	sampling atomic.Pointer[sampling] // written by Run alone
 	load     atomic.Pointer[load]     // written by Run alone; nil: not known
@@ -75,15 +77,22 @@ func New(cfg Config, deps Deps) (*Backend, error) {
 		b.sampling.Store(&sampling{})
 	}
 	var err error
-	p := &prober{b: b}
-	if b.up, err = openai.New(cfg.upstream(), openai.Deps{Log: b.log, Also: p.check}); err != nil {
+	b.prober = newProber(b)
+	if b.up, err = openai.New(cfg.upstream(), openai.Deps{Log: b.log, Also: b.prober.check}); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
 // Run checks the server until ctx ends.
-func (b *Backend) Run(ctx context.Context) error { return b.up.Run(ctx) }
+func (b *Backend) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	probing.Go(func() { b.prober.run(ctx) })
+	defer probing.Wait()
+	defer cancel()
+	return b.up.Run(ctx)
+}
 
 // WaitReady returns when a request can be sent, or when ctx ends.
 func (b *Backend) WaitReady(ctx context.Context) error { return b.up.WaitReady(ctx) }

@@ -22,6 +22,7 @@ type Options struct {
 	Group   int  // tokens in a chunk; 0 is 1
 	NoIDs   bool // it names no tokens, as vLLM before 0.10.2
 	Unnamed int  // tokens after which it names no more; 0 is never
+	Unlog   bool // it gives no log-probabilities, as with --max-logprobs 0
 	Silent  bool // it tells no usage
 	More    int  // tokens that it says it made, above those that it did
 	Ahead   bool // it shows one row more than the answer has tokens, as vLLM does where it schedules ahead
@@ -174,7 +175,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 
 // note keeps a body, unless it is a probe's.
 func (s *Server) note(raw []byte) {
-	if strings.Contains(string(raw), `"prompt":"Hello","max_tokens":1,"logprobs":2`) {
+	if strings.Contains(string(raw), `"prompt":"Hello","max_tokens":1`) {
 		return
 	}
 	s.mu.Lock()
@@ -186,6 +187,9 @@ func (s *Server) note(raw []byte) {
 func (a *ask) check(o Options) error {
 	if a.N > 1 && a.T != nil && *a.T == 0 {
 		return fmt.Errorf("n must be 1 when using greedy sampling, got %d", a.N)
+	}
+	if o.Unlog && len(a.Logprobs) > 0 {
+		return fmt.Errorf("requested sample logprobs of %s, which is greater than max allowed: 0", a.Logprobs)
 	}
 	if !o.Plugin || a.Xargs.RID == "" {
 		return nil
