@@ -98,6 +98,28 @@ func TestSent(t *testing.T) {
 	}
 }
 
+// TestSentNothingRefused holds that a server that draws by itself is told what it takes in the place of a top-p of 0.
+func TestSentNothingRefused(t *testing.T) {
+	for _, more := range []map[string]any{{"qr_top_p": 0.0}, {"qr_top_p": 0.0, "qr_top_k": 40}} {
+		r := sampling(t, vllmtest.Options{}, lenient)
+		q := chat(false, "")
+		if errs := q.Params.Lay(more); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		ask(t.Context(), r, q).well(t)
+		got := decode[struct {
+			TopP  float64 `json:"top_p"`
+			TopK  int     `json:"top_k"`
+			Xargs struct {
+				Cfg string `json:"qr_cfg"`
+			} `json:"vllm_xargs"`
+		}](t, r.far.Bodies()[0])
+		if got.TopP != 1 || got.TopK != 1 || !strings.Contains(got.Xargs.Cfg, `"qr_top_p":0`) {
+			t.Errorf("%v goes on as %+v", more, got)
+		}
+	}
+}
+
 // chunkOf is what is read of what the client gets.
 type chunkOf struct {
 	ID      string

@@ -162,6 +162,9 @@ func (c Config) neutral(p *sampler.Params) (map[string][]byte, error) {
 	own := map[string]float64{"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0}
 	if c.Fail == FailNative {
 		own = map[string]float64{"temperature": p.Temperature, "top_p": p.TopP, "top_k": float64(p.TopK), "min_p": p.MinP}
+		if p.TopP == 0 { // which the server refuses: the most probable token alone
+			own["top_p"], own["top_k"] = 1, 1
+		}
 	}
 	set := map[string][]byte{
 		"presence_penalty": []byte("0"), "frequency_penalty": []byte("0"), "repetition_penalty": []byte("1"),

@@ -2,6 +2,7 @@ package vllmtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -131,6 +132,7 @@ type ask struct {
 	IDs      bool `json:"return_token_ids"`
 	Logprobs json.RawMessage
 	T        *float64 `json:"temperature"`
+	TopP     *float64 `json:"top_p"`
 	Xargs    struct {
 		RID  string          `json:"qr_rid"`
 		V    json.RawMessage `json:"qr_v"`
@@ -187,6 +189,9 @@ func (s *Server) note(raw []byte) {
 func (a *ask) check(o Options) error {
 	if a.N > 1 && a.T != nil && *a.T == 0 {
 		return fmt.Errorf("n must be 1 when using greedy sampling, got %d", a.N)
+	}
+	if a.TopP != nil && *a.TopP == 0 {
+		return errors.New("top_p must be in (0, 1], got 0")
 	}
 	if o.Unlog && len(a.Logprobs) > 0 {
 		return fmt.Errorf("requested sample logprobs of %s, which is greater than max allowed: 0", a.Logprobs)
