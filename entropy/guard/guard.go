@@ -83,7 +83,10 @@ func (g *Guard) Health() health.Config { return g.cfg.Config }
 
 // Draw implements [entropy.Source]: the block of the source, or what the policy puts in its place.
 func (g *Guard) Draw(ctx context.Context, buf []byte) (entropy.Block, error) {
-	b, reason, err := g.draw(ctx, buf)
+	own, done := g.share(ctx)
+	defer done()
+	b, reason, err := g.draw(own, buf)
+	reason, err = g.late(ctx, own, reason, err)
 	return g.conclude(ctx, buf, b, reason, err)
 }
 

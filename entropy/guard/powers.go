@@ -46,7 +46,10 @@ type numberer struct {
 // normal CDF of the z-score of their mean against the baseline of that source, else uniform bytes; its block has Fallback set.
 func (n numberer) Number(ctx context.Context, req entropy.NumberRequest) (entropy.Number, error) {
 	g := n.guard
-	out, reason, err := n.number(ctx, req)
+	own, done := g.share(ctx)
+	defer done()
+	out, reason, err := n.number(own, req)
+	reason, err = g.late(ctx, own, reason, err)
 	if err == nil {
 		g.counts.numbers.Add(1)
 		if reason == ReasonNone {
@@ -175,7 +178,10 @@ type ticket struct {
 // Redeem implements [entropy.Ticket], under the guard's policy.
 func (t ticket) Redeem(ctx context.Context, buf []byte) (entropy.Block, error) {
 	g := t.guard
-	b, err := t.Ticket.Redeem(ctx, buf)
-	b, reason, err := g.settle(ctx, t.asked, buf, b, err)
+	own, done := g.share(ctx)
+	defer done()
+	b, err := t.Ticket.Redeem(own, buf)
+	b, reason, err := g.settle(own, t.asked, buf, b, err)
+	reason, err = g.late(ctx, own, reason, err)
 	return g.conclude(ctx, buf, b, reason, err)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/hub/hubpb"
@@ -55,7 +56,7 @@ func (e *session) take(ctx context.Context, req *hubpb.DrawRequest) {
 		e.mu.Unlock()
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := within(ctx, req.WithinUs)
 	if err := e.begin(req, cancel); err != nil {
 		cancel()
 		e.send(&hubpb.DrawReply{Sequence: req.Sequence, Error: packError(req.Source, err)})
@@ -66,6 +67,17 @@ func (e *session) take(ctx context.Context, req *hubpb.DrawRequest) {
 		e.serve(ctx, req)
 	})
 }
+
+// within is the context of a draw whose caller waits for so many microseconds; 0 is no limit.
+func within(ctx context.Context, us uint64) (context.Context, context.CancelFunc) {
+	if us == 0 || us > uint64(longest.Microseconds()) {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(us)*time.Microsecond)
+}
+
+// longest is a wait that is as good as no limit.
+const longest = 24 * time.Hour
 
 // begin notes a draw that is under way.
 func (e *session) begin(req *hubpb.DrawRequest, cancel context.CancelFunc) error {

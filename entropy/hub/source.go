@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"qr-gateway/entropy"
 	"qr-gateway/entropy/hub/hubpb"
@@ -61,6 +62,9 @@ func (s *Source) ask(ctx context.Context, req *hubpb.DrawRequest) (*hubpb.DrawRe
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if until, ok := ctx.Deadline(); ok { // a second choice has to be made in time
+			req.WithinUs = uint64(max(1, time.Until(until).Microseconds()))
 		}
 		if w := s.client.begin(req); w != nil {
 			return s.client.wait(ctx, w, s.name)

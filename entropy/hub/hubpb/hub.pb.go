@@ -295,8 +295,9 @@ type DrawRequest struct {
 	//	*DrawRequest_Number
 	//	*DrawRequest_Cancel
 	What          isDrawRequest_What `protobuf_oneof:"what"`
-	Pipelined     bool               `protobuf:"varint,6,opt,name=pipelined,proto3" json:"pipelined,omitempty"` // asked for before the logits exist
-	Nonce         uint64             `protobuf:"varint,7,opt,name=nonce,proto3" json:"nonce,omitempty"`         // of a pipelined request
+	Pipelined     bool               `protobuf:"varint,6,opt,name=pipelined,proto3" json:"pipelined,omitempty"`               // asked for before the logits exist
+	Nonce         uint64             `protobuf:"varint,7,opt,name=nonce,proto3" json:"nonce,omitempty"`                       // of a pipelined request
+	WithinUs      uint64             `protobuf:"varint,8,opt,name=within_us,json=withinUs,proto3" json:"within_us,omitempty"` // that the caller waits, in microseconds; 0 is no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +390,13 @@ func (x *DrawRequest) GetPipelined() bool {
 func (x *DrawRequest) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
+	}
+	return 0
+}
+
+func (x *DrawRequest) GetWithinUs() uint64 {
+	if x != nil {
+		return x.WithinUs
 	}
 	return 0
 }
@@ -907,7 +915,7 @@ const file_entropy_hub_hubpb_hub_proto_rawDesc = "" +
 	"\vblock_bytes\x18\x04 \x01(\rR\n" +
 	"blockBytes\x12\x12\n" +
 	"\x04sums\x18\x05 \x03(\x04R\x04sums\x12\x12\n" +
-	"\x04hash\x18\x06 \x01(\tR\x04hash\"\xeb\x01\n" +
+	"\x04hash\x18\x06 \x01(\tR\x04hash\"\x88\x02\n" +
 	"\vDrawRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -915,7 +923,8 @@ const file_entropy_hub_hubpb_hub_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\v2 .qr.entropy.hub.v1.NumberRequestH\x00R\x06number\x12\x18\n" +
 	"\x06cancel\x18\x05 \x01(\bH\x00R\x06cancel\x12\x1c\n" +
 	"\tpipelined\x18\x06 \x01(\bR\tpipelined\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\x04R\x05nonceB\x06\n" +
+	"\x05nonce\x18\a \x01(\x04R\x05nonce\x12\x1b\n" +
+	"\twithin_us\x18\b \x01(\x04R\bwithinUsB\x06\n" +
 	"\x04what\"M\n" +
 	"\rNumberRequest\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x1f\n" +
