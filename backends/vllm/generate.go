@@ -37,6 +37,8 @@ func (b *Backend) Generate(ctx context.Context, p *backends.Prepared, emit func(
 	if err != nil {
 		return nil, err
 	}
+	b.parts.Add(int64(len(parts)))
+	defer b.parts.Add(-int64(len(parts)))
 	results, err := r.all(ctx, emit)
 	switch {
 	case err == nil:

@@ -46,7 +46,7 @@ const metricsLimit = 16 << 20
 
 // readLoad asks the server for its load. A server that doesn't tell has none: nil.
 func (b *Backend) readLoad(ctx context.Context) (*load, error) {
-	busy := int(b.busy.Load() + b.plain.Load())
+	busy := b.underWay()
 	resp, err := b.up.Get(ctx, "../metrics")
 	if err != nil {
 		return nil, fmt.Errorf("ask for metrics: %w", err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -178,6 +179,34 @@ func TestHealth(t *testing.T) {
 	r.until(t, "back", func(i backends.Info) bool { return i.Ready })
 	close(hold)
 	(<-done).well(t)
+}
+
+// TestLoadOfChoices holds that a request with several choices weighs as many, until the server tells its load again.
+func TestLoadOfChoices(t *testing.T) {
+	held, hold := make(chan struct{}, 3), make(chan struct{})
+	r := sampling(t, vllmtest.Options{Metrics: someMetrics}, func(c *vllm.Config) { c.Health.Interval = time.Hour })
+	r.far.Set(func(o *vllmtest.Options) {
+		o.Hold = func(_ *http.Request, step int) {
+			if step == 0 {
+				held <- struct{}{}
+				<-hold
+			}
+		}
+	})
+	before := r.Info().Load
+	done := make(chan outcome)
+	go func() { done <- ask(t.Context(), r, chat(false, `,"n":3`)) }()
+	for range 3 {
+		<-held
+	}
+	if i := r.Info(); i.Busy != 1 || i.Load != before+3.0/4 {
+		t.Errorf("load was %g; it is %+v", before, i)
+	}
+	close(hold)
+	(<-done).well(t)
+	if i := r.Info(); i.Busy != 0 || i.Load != before {
+		t.Errorf("load was %g; it is %+v", before, i)
+	}
 }
 
 // TestConfig holds which addresses and values are taken.

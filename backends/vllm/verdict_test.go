@@ -126,7 +126,12 @@ func TestAddressIsKept(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- away.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
 	for _, probe := range []bool{true, false} {
 		r := &rig{side: vllmtest.NewSampler(), log: &syncBuffer{}}
 		r.far = vllmtest.NewServer(t, vllmtest.Options{Model: "there", Plugin: true}, r.side)

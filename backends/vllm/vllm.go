@@ -51,6 +51,7 @@ type Backend struct {
 	load     atomic.Pointer[load]     // written by Run alone; nil: not known
 	doubt    atomic.Bool              // a request could not be sampled: Run is to probe again
 	busy     atomic.Int64             // sampled requests under way
+	parts    atomic.Int64             // what the server has of them: one for each choice
 	plain    atomic.Int64             // others
 
 	native, mismatched, probes atomic.Uint64
@@ -106,10 +107,13 @@ func (b *Backend) Info() backends.Info {
 		i.Unsampled = b.sampling.Load().reason
 	}
 	if l := b.load.Load(); l != nil {
-		i.Load = max(l.score+float64(i.Busy-l.busy)/float64(b.cfg.Workers), 0)
+		i.Load = max(l.score+float64(b.underWay()-l.busy)/float64(b.cfg.Workers), 0)
 	}
 	return i
 }
+
+// underWay are the requests that the server has from here.
+func (b *Backend) underWay() int { return int(b.parts.Load() + b.plain.Load()) }
 
 // Counts returns what has happened since the start.
 func (b *Backend) Counts() Counts {
