@@ -268,7 +268,7 @@ func (p *prober) ask(ctx context.Context, body string) (*call, *result) {
 
 // failed is the verdict of a probe that came to an error, in words for everybody.
 func failed(err error) verdict {
-	v := verdict{cause: err, vain: vain(err)}
+	v := verdict{cause: root(err), vain: vain(err)}
 	e, ok := errors.AsType[*backends.Error](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -277,11 +277,19 @@ func failed(err error) verdict {
 		v.reason = "a probe failed inside the gateway"
 	default:
 		v.reason = "a probe failed: " + e.Message
-		if e.Err != nil {
-			v.cause = e.Err
-		}
 	}
 	return v
+}
+
+// root is what is behind errors that are for clients.
+func root(err error) error {
+	for {
+		e, ok := errors.AsType[*backends.Error](err)
+		if !ok || e.Err == nil {
+			return err
+		}
+		err = e.Err
+	}
 }
 
 // vain says that an error of a probe tells nothing of whether tokens can be chosen: whatever serves it was full, slow or away.
