@@ -46,7 +46,8 @@ type Job struct {
 	Weight   float64   // of its key: one with 2 gets twice the tokens of one with 1; 0 is 1
 	Payload  []byte    // opaque to the queue; not to be changed after Submit
 	Deadline time.Time // must be claimed before; zero: the queue's own wait limit
-	// IdempotencyKey makes a repeated submission of the same Key the same job, whatever its ID is. Empty is none.
+	// IdempotencyKey makes a repeated submission of the same Key the same job, whatever its ID is. One that ends before it was ever
+	// claimed (epoch 0) frees it. Empty is none.
 	IdempotencyKey string
 	// Prefixes are hashes of growing prefixes of the prompt, the longest last: see [Offer.Warm]. At most [MaxPrefixes].
 	Prefixes []uint64

@@ -77,6 +77,9 @@ func (q *Queue) finish(r *record, to queue.State, reason string) bool {
 	r.reason, r.ended = reason, time.Now()
 	r.job.Payload = nil
 	q.finished = append(q.finished, r)
+	if r.epoch == 0 { // it never ran, so whoever sends it again is the first
+		q.freeRepeat(r)
+	}
 	q.count(to)
 	q.publish(r)
 	r.log.wake()
@@ -169,7 +172,14 @@ func (q *Queue) forget(now time.Time) {
 	}
 	for _, r := range q.finished[:n] {
 		delete(q.records, r.job.ID)
-		delete(q.repeats, repeatOf(&r.job))
+		q.freeRepeat(r)
 	}
 	q.finished = slices.Delete(q.finished, 0, n)
+}
+
+// freeRepeat forgets r's idempotency key, unless it is that of a later job by now.
+func (q *Queue) freeRepeat(r *record) {
+	if key := repeatOf(&r.job); q.repeats[key] == r.job.ID {
+		delete(q.repeats, key)
+	}
 }

@@ -1,6 +1,9 @@
 package queuetest
 
 import (
+	"errors"
+	"time"
+
 	"qr-gateway/gateway/queue"
 )
 
@@ -9,6 +12,8 @@ func repeatCases() []testCase {
 		{name: "the same idempotency key is one job", run: repeated},
 		{name: "an idempotency key is its caller's own", run: repeatedByOther},
 		{name: "a repeated job is told how the first ended", run: repeatedAfter},
+		{name: "a job that never ran frees its idempotency key", limits: func(l *Limits) { l.KeepJobs = 1 }, run: neverRan},
+		{name: "a job that was handed back keeps its idempotency key", run: ranInVain},
 		{name: "epochs begin above the floor", run: floor},
 	}
 }
@@ -35,6 +40,35 @@ func repeatedAfter(b *bench) {
 	b.submitJob(keyed("a", "k"))
 	b.settle(b.claim(), queue.StateFailed, "engine died")
 	b.same("again", b.submitJob(keyed("b", "k")), queue.Ticket{ID: "a", State: queue.StateFailed})
+	b.none("m")
+}
+
+// neverRan has jobs end in the queue. That they are forgotten later does nothing to whoever has the key by then.
+func neverRan(b *bench) {
+	b.submitJob(keyed("a", "k"))
+	b.cancel("a")
+	b.same("after a cancelled one", b.submitJob(keyed("b", "k")).ID, "b")
+	b.h.Advance(b.limits.Wait + 2*time.Second)
+	b.state("b", queue.StateExpired)
+	b.same("after an expired one", b.submitJob(keyed("c", "k")).ID, "c")
+	b.submit("other", "k")
+	b.cancel("other")
+	b.h.Advance(2 * time.Second)
+	for _, id := range []string{"a", "b"} {
+		if _, err := b.q.Watch(b.Context(), id); !errors.Is(err, queue.ErrUnknown) {
+			b.Errorf("Watch(%s) = %v, want it to be forgotten", id, err)
+		}
+	}
+	b.same("again", b.submitJob(keyed("d", "k")).ID, "c")
+	b.same("job", b.claim().Job.ID, "c")
+	b.none("m")
+}
+
+func ranInVain(b *bench) {
+	b.submitJob(keyed("a", "k"))
+	b.settle(b.claim(), queue.StateQueued, "")
+	b.cancel("a")
+	b.same("again", b.submitJob(keyed("b", "k")), queue.Ticket{ID: "a", State: queue.StateCancelled})
 	b.none("m")
 }
 

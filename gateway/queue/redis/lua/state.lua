@@ -50,7 +50,7 @@ end
 -- repeatkey is where the job of an idempotency key is noted.
 local function repeatkey(key, idem) return P .. 'rep:' .. #key .. ':' .. key .. ':' .. idem end
 
--- noted says that a job is the one of its idempotency key: it need not be where the server had forgotten it.
+-- noted says that a job is the one of its idempotency key: it need not be where the server had forgotten it, or the key is free.
 local function noted(j) return j.idem ~= '' and call('GET', repeatkey(j.key, j.idem)) == j.id end
 
 -- look sets when the sweeper has to look at a running job. It may come too soon, as after a heartbeat: then the sweeper sets it again.
@@ -74,7 +74,11 @@ local function finish(j, state, reason)
   count(state)
   call('ZADD', P .. 'fin', exact(now), j.id)
   if j.logbytes ~= '' then call('PEXPIRE', P .. 'log:' .. j.id, C.keep) end
-  if noted(j) then call('PEXPIRE', repeatkey(j.key, j.idem), C.keep) end
+  if noted(j) then
+    local key = repeatkey(j.key, j.idem)
+    -- What never ran frees its key: whoever sends it again is the first.
+    if num(j.epoch) == 0 then call('DEL', key) else call('PEXPIRE', key, C.keep) end
+  end
   tell(j)
   telllog(j)
 end
