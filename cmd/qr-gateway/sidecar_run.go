@@ -88,7 +88,9 @@ func sidecarParts(ctx context.Context, cfg config.Config, lent *sources.Sources,
 		return nil, err
 	}
 	parts := []part{{"entropy", lent.Run}, {"numbers", own.Run}, {"sidecar", side.Run}}
-	fmt.Fprintf(stdout, "plugins dial %s\n", cfg.Sidecar.Socket)
+	if cfg.Sidecar.Socket != "" {
+		fmt.Fprintf(stdout, "plugins dial %s\n", cfg.Sidecar.Socket)
+	}
 	if at := side.Addr(); at != nil {
 		fmt.Fprintf(stdout, "listening on %s\n", at)
 	}

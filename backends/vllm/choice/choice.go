@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"qr-gateway/backends"
-	"qr-gateway/sampler"
 )
 
 // Status says what came of one row. The numbers are those of the wire.
@@ -43,15 +42,14 @@ func (s Status) String() string {
 }
 
 // Choice is what was decided for one step of one answer. A later Choice of the same step takes the place of an earlier one: vLLM may show a step
-// again with another row, as it does with prompts that it reads in parts.
+// again with another row, as it does with prompts that it reads in parts. Records of tokens are in the account that [Trail.Finish] returns.
 type Choice struct {
 	Step    int    // of the token within the answer, from 0
 	Token   int32  // -1 where none was chosen
 	Status  Status // Token, Native, Stop or Illegal
 	Void    int    // earlier draws of this very step that came to nothing
 	Err     *backends.Error
-	Session string          // of the engine process that showed the row
-	Record  *sampler.Record // where the request asked for records
+	Session string // of the engine process that showed the row
 }
 
 // Engine is one engine process that is connected now.

@@ -7,7 +7,7 @@ import (
 
 // entry is what is known of one rid. Its fields are the book's, but for the trail and the request themselves.
 type entry struct {
-	trail    *trail
+	trail    *trail   // nil: finished
 	req      *request // nil: not begun
 	made     time.Time
 	finished bool // its answer has ended: the rid is spent
@@ -97,7 +97,7 @@ func (b *book) sweep(now time.Time) {
 
 // forget ends what has been dropped. The book must not be locked.
 func (e *entry) forget() {
-	if e == nil {
+	if e == nil || e.finished {
 		return
 	}
 	e.trail.finish()

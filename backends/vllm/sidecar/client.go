@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -73,6 +74,7 @@ func (c *ClientConfig) dial(now time.Time) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: c.Connect}),
 		grpc.WithInitialWindowSize(streamSize), grpc.WithInitialConnWindowSize(streamSize),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pulse, Timeout: pulse / 2}), // a connection whose other end is gone shall not look well
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, a.Network, a.Dial())
@@ -146,7 +148,7 @@ func (c *Client) Follow(ctx context.Context, rid string, from int) (choice.Trail
 	return t, nil
 }
 
-// asError says what a failed call means.
+// asError says what a failed call means. Where the sidecar is and what the network said is not for everybody: that is in Err.
 func (c *Client) asError(err error) *backends.Error {
 	s := status.Convert(err)
 	switch s.Code() {
@@ -157,8 +159,8 @@ func (c *Client) asError(err error) *backends.Error {
 	default:
 	}
 	return &backends.Error{
-		Kind: backends.KindUnavailable, Code: "sidecar_unavailable", Message: fmt.Sprintf("the sidecar at %s can't be reached: %s", c.cfg.Address, s.Message()),
-		Hint: "start it there, and give both sides the same secret", Err: err,
+		Kind: backends.KindUnavailable, Code: "sidecar_unavailable", Message: "the sidecar of this model can't be reached",
+		Hint: "start it at its address, and give both sides the same secret", Err: fmt.Errorf("call sidecar at %s: %w", c.cfg.Address, err),
 	}
 }
 
@@ -254,7 +256,7 @@ func (t *remote) recv(ctx context.Context) (choice.Choice, error) {
 		t.hangUp()
 		return choice.Choice{}, err
 	}
-	return toChoice(m)
+	return toChoice(m), nil
 }
 
 func (t *remote) hangUp() {

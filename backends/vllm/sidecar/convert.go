@@ -1,14 +1,12 @@
 package sidecar
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/vllm/choice"
 	"qr-gateway/backends/vllm/sidecarpb"
 	"qr-gateway/backends/vllm/wire"
-	"qr-gateway/sampler"
 )
 
 // toFrame reads a frame that came over gRPC, and refuses what there can't be.
@@ -31,34 +29,20 @@ func fromFrame(frame []byte) *sidecarpb.Frame {
 	}
 }
 
-func fromChoice(c *choice.Choice) (*sidecarpb.Choice, error) {
+func fromChoice(c *choice.Choice) *sidecarpb.Choice {
 	m := &sidecarpb.Choice{Step: int64(c.Step), Token: c.Token, Status: uint32(c.Status), Void: uint32(c.Void), Session: c.Session}
 	if e := c.Err; e != nil {
 		m.Error = &sidecarpb.Error{Kind: string(e.Kind), Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint}
 	}
-	if c.Record == nil {
-		return m, nil
-	}
-	var err error
-	if m.Record, err = json.Marshal(c.Record); err != nil {
-		return nil, fmt.Errorf("encode record of token %d: %w", c.Step, err)
-	}
-	return m, nil
+	return m
 }
 
-func toChoice(m *sidecarpb.Choice) (choice.Choice, error) {
+func toChoice(m *sidecarpb.Choice) choice.Choice {
 	c := choice.Choice{Step: int(m.Step), Token: m.Token, Status: choice.Status(m.Status), Void: int(m.Void), Session: m.Session}
 	if e := m.Error; e != nil {
 		c.Err = &backends.Error{Kind: backends.Kind(e.Kind), Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint}
 	}
-	if len(m.Record) == 0 {
-		return c, nil
-	}
-	c.Record = new(sampler.Record)
-	if err := json.Unmarshal(m.Record, c.Record); err != nil {
-		return c, fmt.Errorf("decode record of token %d: %w", c.Step, err)
-	}
-	return c, nil
+	return c
 }
 
 func fromEngines(all []choice.Engine) *sidecarpb.EnginesReply {

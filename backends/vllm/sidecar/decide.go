@@ -35,11 +35,11 @@ func (r *request) decide(ctx context.Context, s *session, row *wire.Row) (a wire
 	case r.owner != s || r.handle != row.Handle:
 		s.srv.reject(r.rid, "its rows come from another request now: a qr_rid is for one choice only")
 		return answer(choice.Stop)
-	case !open:
-		return r.late(ctx, s, step)
 	case r.finished: // its client left, and vLLM is about to hear of it
 		s.srv.deps.Log.Debug("row of a finished answer", "rid", r.rid, "step", step)
 		return answer(choice.Stop)
+	case !open:
+		return r.late(ctx, s, step)
 	case r.failed != nil:
 		return r.refuse(s, step)
 	}
@@ -186,10 +186,7 @@ func (r *request) chosen(s *session, token int32, next shown, begun time.Time) w
 	r.ledger.Count(r.tap.Take())
 	c := choice.Choice{Step: next.step, Token: token, Status: choice.Token, Void: r.voids, Session: s.hello.Session}
 	if r.ledger.Tells() {
-		record := r.stream.Record()
-		r.ledger.Tell(record, begun)
-		record.TotalMS = sampler.Maybe(float64(time.Since(begun).Nanoseconds()) / 1e6)
-		c.Record = &record
+		r.ledger.Tell(r.stream.Record(), begun)
 	}
 	r.trail.push(&c)
 	r.tokens = append(r.tokens, token)

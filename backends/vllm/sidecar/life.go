@@ -138,17 +138,18 @@ func (r *request) owned(s *session, handle uint32) bool {
 	return r.owner == s && r.handle == handle && !r.finished
 }
 
-// forget ends the request for good.
-func (r *request) forget() {
+// forget ends the request for good, and returns the account of it. A source that is still being opened is not waited for: open ends it.
+func (r *request) forget() *backends.DecodeStats {
 	r.cancel()
-	<-r.opened
 	r.work.Lock()
 	defer r.work.Unlock()
+	stats := r.stats()
 	r.finished = true
 	if r.tap != nil {
 		r.tap.End()
 	}
 	r.stream, r.whole, r.tokens = nil, nil, nil
+	return stats
 }
 
 // follow finds or makes the trail of a rid.
@@ -175,16 +176,11 @@ func (s *Server) finish(rid string, now time.Time) *backends.DecodeStats {
 	if r == nil {
 		return &backends.DecodeStats{Decoder: "plain"}
 	}
-	r.cancel()
-	<-r.opened
-	r.work.Lock()
-	stats := r.stats()
-	r.work.Unlock()
-	r.forget()
-	return stats
+	return r.forget()
 }
 
-// close marks a rid as spent and returns its request; nil where there is none.
+// close marks a rid as spent and returns its request; nil where there is none. The book lets go of the trail: whoever still reads it has it, and
+// its choices shall not be held for as long as the rid is refused.
 func (b *book) close(rid string, now time.Time) *request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,6 +191,7 @@ func (b *book) close(rid string, now time.Time) *request {
 	r := e.req
 	e.finished, e.req, e.made = true, nil, now
 	e.trail.finish()
+	e.trail = nil
 	return r
 }
 

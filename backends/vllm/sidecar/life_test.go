@@ -161,8 +161,8 @@ func TestPolicies(t *testing.T) {
 			s := finish(t, f)
 			switch name {
 			case "fallback":
-				if !n.Record.Fallback || s.FallbackTokens != 1 || s.Policy != "fallback" || s.EntropySource != "lab" {
-					t.Errorf("record %+v, account %+v", n.Record, s)
+				if len(s.Records) != 1 || !s.Records[0].Fallback || s.FallbackTokens != 1 || s.Policy != "fallback" || s.EntropySource != "lab" {
+					t.Errorf("account %+v", s)
 				}
 			case "observe":
 				if s.FlaggedTokens["drift"] != 1 {

@@ -245,7 +245,10 @@ func (s *Server) greet(p *plug) (*session, error) {
 		return c, errors.Join(err, c.shared.close())
 	}
 	p.open = true
-	return c, p.conn.SetDeadline(time.Time{})
+	if err := p.conn.SetDeadline(time.Time{}); err != nil {
+		return c, errors.Join(err, c.shared.close())
+	}
+	return c, nil
 }
 
 // readHello reads the frame that must be first.

@@ -142,12 +142,15 @@ func (r *request) open(ctx context.Context, supplier account.Supplier) {
 	tap, err := openTap(ctx, supplier, &r.params)
 	r.work.Lock()
 	defer r.work.Unlock()
-	if err != nil {
+	switch {
+	case err != nil:
 		r.failed = openFailed(ctx, r.params.EntropySource, err)
-		return
+	case r.finished: // in the meantime
+		tap.End()
+	default:
+		r.tap = tap
+		tap.Accepted(-1, -1)
 	}
-	r.tap = tap
-	tap.Accepted(-1, -1)
 }
 
 // openTap is account.Open of sources that may panic.

@@ -53,6 +53,7 @@ func (s *Server) bindRPC() error {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 		grpc.InitialWindowSize(streamSize), grpc.InitialConnWindowSize(streamSize), grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pulse, Timeout: pulse}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pulse / 2, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(v.unary), grpc.StreamInterceptor(v.stream),
 	)...)
 	sidecarpb.RegisterSidecarServer(s.rpc, v)
@@ -170,11 +171,7 @@ func (v *service) Follow(req *sidecarpb.FollowRequest, stream sidecarpb.Sidecar_
 		case err != nil:
 			return status.FromContextError(err).Err()
 		}
-		m, err := fromChoice(&c)
-		if err == nil {
-			err = stream.Send(m)
-		}
-		if err != nil {
+		if err := stream.Send(fromChoice(&c)); err != nil {
 			return err
 		}
 	}

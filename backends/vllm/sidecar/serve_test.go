@@ -114,13 +114,15 @@ func TestRepeatAndVoid(t *testing.T) {
 	}
 	second := step(t, p, h, 0, other)
 	want(t, second, choice.Token)
-	if c := next(t, f); c.Step != 0 || c.Void != 1 || c.Token != second.Token || c.Record == nil || c.Record.Step != 0 {
+	if c := next(t, f); c.Step != 0 || c.Void != 1 || c.Token != second.Token {
 		t.Fatalf("followed %+v", c)
 	}
 	want(t, step(t, p, h, 1, row), choice.Token)
 	s := finish(t, f)
 	if s.Tokens != 2 || s.Discarded != 1 || len(s.Records) != 2 || r.Stats().Voids != 1 {
 		t.Errorf("%d tokens, %d discarded, %d records, %d voids; want 2, 1, 2, 1", s.Tokens, s.Discarded, len(s.Records), r.Stats().Voids)
+	} else if s.Records[0].Step != 0 || s.Records[0].Token != second.Token {
+		t.Errorf("the record of token 0 is %+v, want token %d", s.Records[0], second.Token)
 	}
 }
 

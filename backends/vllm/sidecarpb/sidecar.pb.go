@@ -160,7 +160,6 @@ type Choice struct {
 	Status        uint32                 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
 	Void          uint32                 `protobuf:"varint,4,opt,name=void,proto3" json:"void,omitempty"` // earlier draws of this step that came to nothing
 	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
-	Record        []byte                 `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"` // JSON, where the request asked for records
 	Error         *Error                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -229,13 +228,6 @@ func (x *Choice) GetSession() string {
 		return x.Session
 	}
 	return ""
-}
-
-func (x *Choice) GetRecord() []byte {
-	if x != nil {
-		return x.Record
-	}
-	return nil
 }
 
 func (x *Choice) GetError() *Error {
@@ -367,7 +359,7 @@ func (x *FinishRequest) GetRid() string {
 
 type FinishReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stats         []byte                 `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"` // JSON
+	Stats         []byte                 `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"` // JSON, with the records of the tokens where the request asked for them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,15 +602,14 @@ const file_backends_vllm_sidecarpb_sidecar_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\fR\x04body\"5\n" +
 	"\rFollowRequest\x12\x10\n" +
 	"\x03rid\x18\x01 \x01(\tR\x03rid\x12\x12\n" +
-	"\x04from\x18\x02 \x01(\x03R\x04from\"\xbc\x01\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\"\xaa\x01\n" +
 	"\x06Choice\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x05R\x05token\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\rR\x06status\x12\x12\n" +
 	"\x04void\x18\x04 \x01(\rR\x04void\x12\x18\n" +
-	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
-	"\x06record\x18\x06 \x01(\fR\x06record\x12*\n" +
-	"\x05error\x18\a \x01(\v2\x14.qr.sidecar.v1.ErrorR\x05error\"s\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12*\n" +
+	"\x05error\x18\a \x01(\v2\x14.qr.sidecar.v1.ErrorR\x05errorJ\x04\b\x06\x10\a\"s\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +

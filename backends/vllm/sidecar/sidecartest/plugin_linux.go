@@ -82,7 +82,7 @@ func (p *Plugin) greet(o Options) error {
 	if p.fd >= 0 {
 		rights = syscall.UnixRights(p.fd)
 	}
-	if _, _, err := p.Conn.WriteMsgUnix(frame, rights, nil); err != nil {
+	if _, _, err := p.Conn.WriteMsgUnix(frame, rights, nil); err != nil && !errors.Is(err, syscall.EPIPE) { // one that has refused already says why
 		return err
 	}
 	f, err := p.Read()
