@@ -122,7 +122,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 }
 
 // Do queues a job and follows it until it has ended. When ctx ends or the sink refuses an event, the job is cancelled
-// wherever it is ([Config.Outlive] makes an exception). An answer whose worker is lost after its first text is taken up by another one, where the model can
+// wherever it is ([Config.Outlive] makes an exception). An answer whose worker is lost or shuts down after its first text is taken up by another one, where the model can
 // ([Job.Resumes]): the sink sees one unbroken answer, and the result says where. A job that repeats another ([Job.Repeat]) gets the answer
 // of the first from its beginning, and when it ends the first goes on. Errors: *queue.FullError, *RepeatError, *backends.Error, the
 // sink's, or ctx's.
@@ -139,12 +139,14 @@ func (d *Dispatcher) Do(ctx context.Context, job Job, sink Sink) (*backends.Resu
 		case err == nil:
 			f.resumes.tell(result)
 			return result, nil
-		case ctx.Err() != nil || !f.goesOn(err, d.cfg.Resume):
+		case ctx.Err() != nil:
 			return nil, errors.Join(err, d.abandon(ctx, f, err))
+		case !f.goesOn(err, d.cfg.Resume):
+			return nil, errors.Join(f.ending(err), d.abandon(ctx, f, err))
 		}
 		_ = d.abandon(ctx, f, err) // as a rule it has ended. Where the queue is away, that is noticed when the rest is queued
 		d.retried(job.Model, RetryResumed)
-		f.resume(job)
+		f.resume(job, err)
 	}
 }
 

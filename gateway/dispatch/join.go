@@ -73,23 +73,25 @@ func (j *joining) follow(ctx context.Context) error {
 		if err == nil {
 			err = j.read(ctx, id, entries)
 		}
-		if err == nil || ctx.Err() != nil || !j.mayGoOn(err, n) {
+		switch {
+		case err == nil, ctx.Err() != nil:
 			return err
+		case !j.mayGoOn(err, n):
+			return j.ending(err)
 		}
 		id = successor(j.first.ticket.ID, n)
 		next, none := j.await(ctx, id)
 		if none != nil {
 			return err
 		}
-		entries, err = next, nil
-		j.epoch, j.seq, j.said, j.content = 0, 0, false, false
+		j.resumes.cut, entries, err = err, next, nil
+		j.epoch, j.seq, j.told, j.said, j.content = 0, 0, false, false, false
 	}
 }
 
 // mayGoOn says whether another worker may have taken the answer up.
 func (j *joining) mayGoOn(err error, n int) bool {
-	var known *backends.Error
-	return errors.As(err, &known) && known.Kind == backends.KindLost && j.job.Resumes && n <= j.hub.cfg.Resume
+	return j.cut(err) && j.job.Resumes && n <= j.hub.cfg.Resume
 }
 
 // open reads the log of a job from its beginning.

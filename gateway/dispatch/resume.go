@@ -16,6 +16,7 @@ type resumes struct {
 	keep             bool    // the text itself is kept, for the log of whoever takes the answer up
 	text, thoughts   []byte
 	at               []int // tokens that the client had, each time
+	cut              error // what the answer is taken up behind
 
 	// Bytes that the worker at hand will send although the client has them: see [backends.Started].
 	repeat, rethought int
@@ -67,16 +68,33 @@ func (r *resumes) tell(res *backends.Result) {
 	}
 }
 
-// goesOn says whether another worker may take the answer up after err.
-func (f *follower) goesOn(err error, most int) bool {
+// CodeDrained is the code of a node's error for a run that it cut short because it shuts down: another worker may take the answer up.
+const CodeDrained = "shutting_down"
+
+// cut says that err ended the run of a worker, and says nothing against the answer.
+func (f *follower) cut(err error) bool {
 	var known *backends.Error
-	return errors.As(err, &known) && known.Kind == backends.KindLost && f.job.Resumes && f.resumes.begun() && len(f.resumes.at) < most
+	return errors.As(err, &known) && (known.Kind == backends.KindLost || f.told && known.Code == CodeDrained)
 }
 
-// resume makes what is left of the answer a job of its own: its frames can't be taken for those of the run that was lost.
-func (f *follower) resume(whole Job) {
+// goesOn says whether another worker may take the answer up after err.
+func (f *follower) goesOn(err error, most int) bool {
+	return f.cut(err) && f.job.Resumes && f.resumes.begun() && len(f.resumes.at) < most
+}
+
+// ending is what an answer ends with after err. One that nobody took up ends as it was cut: that its rest had no place in the queue is
+// no reason to run all of it again.
+func (f *follower) ending(err error) error {
+	if f.resumes.cut == nil || f.epoch > 0 || errors.As(err, new(*RepeatError)) {
+		return err
+	}
+	return errors.Join(f.resumes.cut, err)
+}
+
+// resume makes what is left of the answer a job of its own: its frames can't be taken for those of the run that err ended.
+func (f *follower) resume(whole Job, err error) {
 	r := &f.resumes
-	r.at = append(r.at, len(r.tokens))
+	r.at, r.cut = append(r.at, len(r.tokens)), err
 	p := *whole.Prepared
 	p.Delivered = slices.Clone(r.tokens)
 	f.job.ID, f.job.Prepared = successor(whole.ID, len(r.at)), &p

@@ -9,6 +9,7 @@ import (
 	"qr-gateway/backends"
 	"qr-gateway/gateway/dispatch"
 	"qr-gateway/gateway/queue"
+	"qr-gateway/gateway/queue/memory"
 )
 
 // doWhole starts a job that another worker may take up.
@@ -112,5 +113,68 @@ func TestNotTakenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bench(t, 4, nil, func(r *rig) { r.kind(f(r), backends.KindLost) })
 		})
+	}
+}
+
+// shutsDown delivers the error of a node that cuts a run short, and settles.
+func (r *rig) shutsDown(l queue.Lease, seq int64, code string) {
+	r.Helper()
+	e := &backends.Error{Kind: backends.KindUnavailable, Code: code, Message: "the node shuts down"}
+	if err := r.send(l, seq, dispatch.Frame{Err: e}); err != nil {
+		r.Fatal(err)
+	}
+	r.settle(l, queue.Outcome{State: queue.StateFailed, Reason: e.Message})
+}
+
+// TestNodeShutsDown: the answer that a node cuts short is taken up. Any other error that a run tells ends it.
+func TestNodeShutsDown(t *testing.T) {
+	begin := func(r *rig, start func(string, *sink) *call, code string) *call {
+		c := start("a", &sink{})
+		l := r.claim()
+		r.words(l, 1, "one ", 11)
+		r.shutsDown(l, 2, code)
+		return c
+	}
+	ends := func(r *rig, c *call, code string) {
+		r.Helper()
+		var e *backends.Error
+		if !errors.As(c.wait().err, &e) || e.Kind != backends.KindUnavailable || e.Code != code {
+			r.Errorf("Do = %v, want %s", c.err, code)
+		}
+		r.sees(c, "at 1", "at 0", "one ")
+	}
+	bench(t, 4, nil, func(r *rig) {
+		c := begin(r, r.doWhole, dispatch.CodeDrained)
+		second := r.takesUp("a~1", 4, 11)
+		r.words(second, 2, "two", 12)
+		r.finish(second, 3)
+		r.sees(c.wait(), "at 1", "at 0", "one ", "at 1", "at 0", "started", "two")
+	})
+	bench(t, 4, nil, func(r *rig) { ends(r, begin(r, r.do, dispatch.CodeDrained), dispatch.CodeDrained) })
+	bench(t, 4, nil, func(r *rig) { ends(r, begin(r, r.doWhole, "other"), "other") })
+}
+
+// TestNobodyTakesItUp: an answer ends as it was cut where its rest finds no worker, or no place in the queue.
+func TestNobodyTakesItUp(t *testing.T) {
+	for name, cut := range map[string]func(r *rig, l queue.Lease){
+		string(backends.KindLost): func(r *rig, l queue.Lease) {
+			r.settle(l, queue.Outcome{State: queue.StateFailed, Reason: "its machine is gone"})
+		},
+		string(backends.KindUnavailable): func(r *rig, l queue.Lease) { r.shutsDown(l, 2, dispatch.CodeDrained) },
+	} {
+		for where, full := range map[string]bool{"no worker": false, "no place": true} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				bench(t, 4, func(c *memory.Config) { c.Jobs = 1 }, func(r *rig) {
+					c := r.doWhole("a", &sink{})
+					l := r.claim()
+					r.words(l, 1, "one ", 11)
+					if full {
+						r.do("b", &sink{})
+					}
+					cut(r, l)
+					r.kind(c, backends.Kind(name))
+				})
+			})
+		}
 	}
 }

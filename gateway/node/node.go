@@ -4,7 +4,7 @@
 // A [Node] has one goroutine per model that claims, as long as a worker is free (the last free one is for chats), and for each job one that runs it and one
 // that sends its heartbeats, so a slow decode or a slow client never costs the lease. A third one writes the log of a job that has one. [Node.Run] waits for all of them.
 // When its context ends it stops claiming, gives the running jobs some grace, then cancels them: what the client has not
-// seen anything of goes back to the queue.
+// seen anything of goes back to the queue, and an answer that has begun ends with [dispatch.CodeDrained], for another node to take it up.
 package node
 
 import (

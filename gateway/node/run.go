@@ -207,7 +207,7 @@ func clientError(ctx context.Context, err error) *backends.Error {
 		return e
 	case errors.Is(context.Cause(ctx), errDrained):
 		return &backends.Error{
-			Kind: backends.KindUnavailable, Code: "shutting_down", Message: "the node that ran this request is shutting down",
+			Kind: backends.KindUnavailable, Code: dispatch.CodeDrained, Message: "the node that ran this request is shutting down",
 			Hint: "send the request again", Err: err,
 		}
 	default:
