@@ -115,7 +115,11 @@ func TestUnnamed(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
 			r := sampling(t, vllmtest.Options{Unnamed: 2}, short)
-			ask(t.Context(), r, chat(stream, "")).fails(t, backends.KindUnavailable, "sampler_unavailable")
+			o := ask(t.Context(), r, chat(stream, ""))
+			o.fails(t, backends.KindUnavailable, "sampler_unavailable")
+			if n := strings.Count(strings.Join(o.raw, ""), " t"); stream && n != 2 || !stream && n != 0 {
+				t.Errorf("the client got %q", o.raw)
+			}
 			r.idle(t)
 		})
 	}

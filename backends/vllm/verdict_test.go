@@ -2,6 +2,7 @@ package vllm_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"qr-gateway/backends"
 	"qr-gateway/backends/vllm"
+	"qr-gateway/backends/vllm/choice"
 	"qr-gateway/backends/vllm/sidecar"
 	"qr-gateway/backends/vllm/vllmtest"
 )
@@ -68,6 +70,32 @@ func TestRefusedProbe(t *testing.T) {
 	})
 	unsure(t, r)
 	r.until(t, "found to take another version", func(i backends.Info) bool { return strings.Contains(i.Unsampled, "this plugin takes 2") })
+}
+
+// TestFoundOut holds that what speaks against sampling is believed of a server that sampled before.
+func TestFoundOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		script func(string, int) vllmtest.Move
+		refuse error
+		noIDs  bool
+		why    string
+	}{
+		"stopped":         {script: from(0, vllmtest.Move{Status: choice.Stop}), why: "stopped by the sidecar"},
+		"sidecar is away": {refuse: errors.New("no such socket"), why: "the sidecar can't be asked"},
+		"unnamed":         {noIDs: true, why: "take vLLM 0.10.2 or later"},
+		"left to vLLM":    {script: from(0, vllmtest.Move{Status: choice.Native}), why: "left a probe's token to vLLM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := sampling(t, vllmtest.Options{}, short)
+			if c.script != nil {
+				r.side.Script(c.script)
+			}
+			r.side.Refuse(c.refuse)
+			r.far.Set(func(o *vllmtest.Options) { o.NoIDs = c.noIDs })
+			r.side.Restart("second") // the probe's doing, not a request's
+			r.until(t, "found out", func(i backends.Info) bool { return strings.Contains(i.Unsampled, c.why) })
+		})
+	}
 }
 
 // TestProbeWaits holds that health and load are looked at while a probe waits in the server's line.

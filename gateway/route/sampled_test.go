@@ -109,7 +109,8 @@ func TestUnsampledIsTold(t *testing.T) {
 		after(time.Millisecond)
 	}
 	a.samples.Store(new(""))
-	if got := sampled(t.Context(), g, "x"); !errors.Is(got.err, why) || a.all.Load() != 1 {
+	var e *backends.Error
+	if got := sampled(t.Context(), g, "x"); !errors.As(got.err, &e) || e.Code != why.Code || a.all.Load() != 1 {
 		t.Errorf("it came to %v after %d tries", got.err, a.all.Load())
 	}
 	cancel()
