@@ -174,7 +174,7 @@ def trips(qr_vllm, torch, n, vocab, count=2000):
     alone, whole = [], []
     for _ in range(count):
         [o.append(5) for o in outs]
-        link.until, link.ints[:n, 1] = time.monotonic() + 5, len(outs[0])
+        p.until, link.ints[:n, 1] = time.monotonic() + 5, len(outs[0])
         began = time.perf_counter()
         _, status = link.step(n, 0, ready[4 * n :])
         alone.append(1e6 * (time.perf_counter() - began))

@@ -6,6 +6,7 @@ Environment: QR_SIDECAR socket (/run/qr-gateway/sidecar.sock), QR_ROWS auto, com
 QR_DEADLINE_MS of a step (what the sidecar says, and 50 more).
 """
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
@@ -86,10 +87,10 @@ def refusal(cfg, rows, wait):
 
 
 class Link:
-    """One connection to the sidecar. No call ends later than `until`, which its owner sets; after an exception it is of no more use."""
+    """One connection to the sidecar. No call ends later than its owner's `until`; after an exception it is of no more use."""
 
-    def __init__(self, rows, until):
-        self.until, self.armed, self.seq, self.handles, self.proven = until, 1e9, 0, 0, False
+    def __init__(self, rows, owner):
+        self.owner, self.armed, self.seq, self.handles, self.proven = owner, 1e9, 0, 0, False
         self.reply = bytearray(HEAD.size + max(65536, CHOICE_BYTES * rows))
         self.choices = np.frombuffer(self.reply, [("token", "<i4"), ("status", "u1"), ("rest", "V3")], rows, HEAD.size)
         self.heads = bytearray(HEAD.size + ROW_BYTES * rows)
@@ -100,16 +101,17 @@ class Link:
         self._arm()
         self.sock.connect(path)
         text = json.dumps(hello).encode()
-        self.send([HEAD.pack(len(text), KIND_HELLO, 0, 0, 0), text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", memfd))])
+        with contextlib.suppress(BrokenPipeError):  # who hangs up at once has said why
+            self.send([HEAD.pack(len(text), KIND_HELLO, 0, 0, 0), text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", memfd))])
         said = json.loads(self.reply[HEAD.size : HEAD.size + self._read(KIND_WELCOME)[0]])
         if (theirs := (said["protocol"], said["schema"])) != (PROTOCOL, hello["schema"]):
             raise RuntimeError(f"the sidecar speaks protocol and schema {theirs}, the plugin {PROTOCOL, hello['schema']}; use those of one version")
-        self.k, self.deadline = min(max(int(said["top"]), 1), hello["vocab"]), int(said["deadline_ms"]) / 1e3 + GRACE
+        self.k, self.owner.limit = min(max(int(said["top"]), 1), hello["vocab"]), self.owner.deadline or int(said["deadline_ms"]) / 1e3 + GRACE
         log.info("qr_vllm: connected to sidecar %s at %s; %d entries a row", said["sidecar"], path, self.k)
 
     def _arm(self):
         """Gives the kernel's time-outs what is left, unless they are within 2 ms of it."""
-        left = self.until - time.monotonic()
+        left = self.owner.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the sidecar is late")
         if abs(self.armed - left) > 2e-3:
@@ -166,13 +168,15 @@ def quiet(call):
     """vLLM ends with all its requests when a processor raises: log it instead, and start afresh."""
 
     def safe(self, *args):
+        last = call.__name__ == "apply"
+        self.until = time.monotonic() + (self.left if last else self.limit)
         try:
-            if self.link:
-                self.link.until = time.monotonic() + (self.deadline or self.link.deadline)
             return call(self, *args)
         except Exception as e:
             self._drop(e)
-            return args[0] if call.__name__ == "apply" else False
+            return args[0] if last else False
+        finally:  # both calls of a step share its deadline; what the model takes between them is not counted
+            self.left = self.limit if last else self.until - time.monotonic()
 
     return safe
 
@@ -199,7 +203,7 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
         self.ranks, self.runner = vllm_config.parallel_config.tensor_parallel_size, "v2" if self.states else "v1"
         self.rows, self.new, self.ended, self.forced = {}, [], [], {}  # by index (V1) or slot (V2); slots to begin; handles to end; by rid
         self.link = self.hello = self.ring = self.memfd = self.host = self.dev = None
-        self.retry_at, self.wait, self.said = 0.0, 0.0, {}
+        self.retry_at, self.wait, self.said, self.left, self.limit = 0.0, 0.0, {}, 0.0, self.deadline or FIRST_DEADLINE  # left of a step's limit
         self.version = str(getattr(importlib.import_module("vllm"), "__version__", "unknown"))
         log.info("qr_vllm: vLLM %s, runner %s, %s rows, tensor-parallel %d, %s", self.version, self.runner, self.form, self.ranks, self.path)
 
@@ -274,9 +278,7 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
         """Tells the sidecar who left, and of the items those that it doesn't know, with all that was said so far."""
         link, ended, self.ended = self.link, self.ended, []
         frames = [HEAD.pack(4 * len(ended), KIND_END, 0, len(ended), 0), np.asarray(ended, "<u4").tobytes()] if ended and link else []
-        for _, r, step in items if link else ():
-            if r.told is link:
-                continue
+        for _, r, step in (i for i in items if link and i[1].told is not link):
             seen, own = ((ids + [ALONE] * step)[:step] for ids in (r.out, r.forced))
             n, ids = len(r.prompt), [*r.prompt, *(a if a >= 0 else b for a, b in zip(seen, own))]
             if self.states:
@@ -301,31 +303,29 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
 
     def _ask(self, logits, items):
         """Returns a token or ALONE for each item; that of its fallback where the sidecar gives no answer in time."""
-        until = self.link.until if self.link else time.monotonic() + (self.deadline or FIRST_DEADLINE)
         for _ in range(2):  # a sidecar that broke off may be back already
             try:
                 if not self.link and time.monotonic() < self.retry_at:
                     break
                 if not self.link:
-                    self._connect(logits.shape[1], until)
+                    self._connect(logits.shape[1])
                 return self._exchange(self.link, logits, items)
             except Exception as e:
                 self._drop(e)
         return [r.fallback for _, r, _ in items]
 
-    def _connect(self, vocab, until):
+    def _connect(self, vocab):
         if self.ring is None:
             stride, model, parallel = -(-4 * vocab // 64) * 64, self.config.model_config, self.config.parallel_config
-            self.memfd = os.memfd_create("qr_vllm", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            os.ftruncate(self.memfd, stride * self.max_rows)
-            fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            shared = np.memmap(f"/proc/self/fd/{self.memfd}", np.float32, "r+", shape=(self.max_rows, stride // 4))
-            self.ring = torch.from_numpy(np.asarray(shared))
             self.hello = {"protocol": PROTOCOL, "schema": hashlib.sha256(SCHEMA.encode()).hexdigest()[:16], "session": os.urandom(8).hex()}
             self.hello |= {"vllm": self.version, "runner": self.runner, "rows": self.form, "vocab": vocab, "max_rows": self.max_rows}
             self.hello |= {"stride": stride, "pid": os.getpid(), "tp_rank": 0, "tp_size": self.ranks, "max_model_len": model.max_model_len}
             self.hello |= {"dp_rank": getattr(parallel, "data_parallel_rank", 0), "model": str(np.ravel(model.served_model_name or model.model)[0])}
-        self.link = Link(self.max_rows, until)
+            self.memfd = self.memfd or os.memfd_create("qr_vllm", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)  # one, however often what follows fails
+            os.ftruncate(self.memfd, stride * self.max_rows)
+            fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            self.ring = torch.from_numpy(np.asarray(np.memmap(f"/proc/self/fd/{self.memfd}", np.float32, "r+", shape=(self.max_rows, stride // 4))))
+        self.link = Link(self.max_rows, self)
         self.link.open(self.path, self.hello, self.memfd)
 
     def _drop(self, e):
@@ -341,7 +341,7 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
 
     def _exchange(self, link, logits, items):
         self._tell(items)
-        n, vocab, left = len(items), logits.shape[1], link.until - time.monotonic()
+        n, vocab, left = len(items), logits.shape[1], self.until - time.monotonic()
         x, ints, entries = logits[pick([row for row, _, _ in items])], link.ints, np.empty(0, np.float32)
         ints[:n, 0], ints[:n, 1] = [r.handle for _, r, _ in items], [step for _, _, step in items]
         if self.form == "full":
@@ -354,7 +354,7 @@ class Processor(*base("vllm.v1.sample.logits_processor"), *base("vllm.v1.worker.
                 stats[1:3, stats[0] == -np.inf] = [[-np.inf], [0]]  # all is masked
                 entries[: n * link.k].view(np.int32)[entries[n * link.k :] == -np.inf] = -1
             ints[:n, 2], ints[:n, 3], ints[:n, 4:7], ints[:n, 7] = link.k, 0, stats[:3].view(np.uint32).T, stats[3]
-        link.until = time.monotonic() + left  # what the device takes is not the sidecar's delay
+        self.until = time.monotonic() + left  # what the device takes is not the sidecar's delay
         tokens, status = link.step(n, 0, entries)
         if rest := [j for j in range(n) if status[j] == WHOLE and self.form != "full"]:
             for at, j in enumerate(rest):

@@ -1,6 +1,8 @@
 """The sidecar is absent, late, wrong, killed or back: vLLM's calls never raise, never wait past the deadline, and do what qr_fail says."""
 
+import os
 import struct
+import threading
 import time
 
 import frames
@@ -101,6 +103,101 @@ def test_never_late(make, sidecar, kind, where):
     assert once < 1.5, once
     assert where == "hang_up_each_step" or once >= 0.075
     assert r.processor.link is None and r.processor.wait == 0.05
+
+
+def slowest(runner, steps, wait=0.12):
+    """The longest step, in seconds. Between steps the sidecar's turn to be tried again comes."""
+    spent = []
+    for _ in range(steps):
+        began = time.monotonic()
+        runner.step()
+        spent.append(time.monotonic() - began)
+        threading.Event().wait(wait)
+    return max(spent)
+
+
+def test_a_sidecar_that_hangs_costs_no_more_than_a_deadline(make, path, kind, monkeypatch):
+    """It takes connections and says nothing: no step waits for longer than its last welcome said, connections included."""
+    monkeypatch.setattr(qr_vllm, "FIRST_DEADLINE", 30.0)
+    s, gate = Sidecar(path, deadline_ms=200), threading.Event()
+    try:
+        r = three(make(kind, deadline="0"))
+        assert r.step() == right(0)
+        s.react = lambda seq, reply: gate.wait(60) and None
+        s.greet = lambda hello: gate.wait(60) and b""
+        assert r.processor.limit == pytest.approx(0.25)
+        assert slowest(r, 8) < 5
+        assert len(s.hellos) >= 3
+    finally:
+        gate.set()
+        s.kill()
+
+
+def test_a_step_has_one_deadline(make, sidecar, kind, clock, monkeypatch):
+    """What its first call took is missing to its last; what the model took between them is not, and the next step has all of it."""
+    sidecar.deadline_ms, left = 950, []
+    r = three(make(kind, deadline="0"))
+    r.step()
+    tell, link_step = qr_vllm.Processor._tell, qr_vllm.Link.step
+
+    def slow_tell(self, items):
+        clock[0] += 0.25 * (len(left) == 0 and told.append(1) is None and len(told) == 1)
+        tell(self, items)
+
+    def step(self, *args):
+        left.append(self.owner.until - clock[0])
+        return link_step(self, *args)
+
+    told = []
+    monkeypatch.setattr(qr_vllm.Processor, "_tell", slow_tell)
+    monkeypatch.setattr(qr_vllm.Link, "step", step)
+    r.add("c")
+    r.step(lambda names, x: clock.__setitem__(0, clock[0] + 7))
+    r.step()
+    assert left == pytest.approx([0.75, 1.0])
+
+
+def test_memory_that_cannot_be_had(make, sidecar, kind, clock, monkeypatch):
+    """Each try fails, no file is lost by it, and once there is memory all is well."""
+    r = three(make(kind))
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    open_files = []
+    with monkeypatch.context() as m:
+        m.setattr(qr_vllm.os, "ftruncate", full)
+        for _ in range(10):
+            clock[0] += 5
+            assert r.step() == FALLBACK
+            open_files.append(len(os.listdir("/proc/self/fd")))
+    assert open_files[0] == open_files[-1]
+    clock[0] += 5
+    assert r.step() == right(10)
+
+
+def test_refused_before_the_hello(make, path, kind, caplog):
+    """A sidecar that hangs up at once has said why, and that is what the log has."""
+    import socket
+
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1)
+    real = socket.socket.sendmsg
+
+    class Late(socket.socket):
+        def sendmsg(self, *args):
+            conn, _ = listener.accept()
+            conn.sendall(frames.message(frames.REFUSE, {"code": "foreign_peer", "message": "user 7 may not", "hint": "be another"}))
+            conn.close()
+            return real(self, *args)
+
+    r = three(make(kind))
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(qr_vllm.socket, "socket", Late)
+        assert r.step() == FALLBACK
+    listener.close()
+    assert "user 7 may not (foreign_peer) be another" in caplog.text
 
 
 def test_a_late_answer_is_never_used(make, sidecar, kind, clock, monkeypatch):

@@ -56,7 +56,7 @@ def test_decode(name):
 
 def pair():
     """A link, and the other end of its connection."""
-    link = qr_vllm.Link(8, time.monotonic() + 30)
+    link = qr_vllm.Link(8, SimpleNamespace(until=time.monotonic() + 30))
     link.sock.close()
     link.sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return link, other
@@ -105,7 +105,7 @@ def test_the_plugin_s_step_and_choice(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("choice")])
 def test_the_plugin_reads_choices(name):
     data, f, _ = load(name)
-    link = qr_vllm.Link(f.count, time.monotonic() + 30)
+    link = qr_vllm.Link(f.count, SimpleNamespace(until=time.monotonic() + 30))
     link.sock.close()
     link.sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     link.seq = f.seq - 1
