@@ -24,8 +24,8 @@ type sampling struct {
 const (
 	probeTime  = 15 * time.Second // for one probe
 	firstPause = time.Second      // after one that failed, and twice as long after each further one
-	mostPause  = 30 * time.Second
-	probeSeed  = 1 // nothing is drawn from a source
+	mostPause  = 5 * time.Second  // a probe is one token, and none where the sidecar is away
+	probeSeed  = 1                // nothing is drawn from a source
 )
 
 // prober checks what package openai doesn't. Its method check is called by one goroutine, which never waits for the model but at the very first;
