@@ -80,9 +80,12 @@ type chosen struct {
 }
 
 // NewStream returns a stream for rows of nVocab logits. Nothing works before [Stream.Begin].
-func NewStream(nVocab int) *Stream {
-	return &Stream{nVocab: nVocab, sampler: New(nVocab)}
-}
+func NewStream(nVocab int) *Stream { return &Stream{nVocab: nVocab} }
+
+// Use has the stream decide whole rows in scratch memory of own, which has its vocabulary and belongs to it until the next Use: some 2 MB for 150,000
+// tokens, which many streams of which few decide at once can share. With nil, and where it is never called, the stream makes its own when it
+// needs one.
+func (s *Stream) Use(own *Sampler) { s.sampler = own }
 
 // Begin starts a new answer and forgets the one before. prompt matters to the repetition penalty only; it is not kept. p has been validated
 // and is only read, until the next Begin. A bias for a token outside of the vocabulary is a *[ParamError].
@@ -128,6 +131,9 @@ func (s *Stream) Plan(row []float32, ban *Mask) (Plan, error) {
 		adjust(&s.penalties, s.own32)
 		take(s.own32, ban)
 		s.in.Row32, s.ban = s.own32, nil
+	}
+	if s.sampler == nil {
+		s.sampler = New(s.nVocab)
 	}
 	if err := s.sampler.Load(s.in.Row32, s.ban); err != nil {
 		return Plan{}, s.fail(err)

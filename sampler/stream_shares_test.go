@@ -2,6 +2,7 @@ package sampler_test
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -205,6 +206,40 @@ func TestSharesTellWrongTails(t *testing.T) {
 		t.Logf("%s: a float32 sum is %.2g short of 1 and %.1f standard deviations off over %d bins, float64 %.1f", shape, 1-sum, bad, bins, good)
 		if bad < 10 || good > 5 {
 			t.Errorf("%s: wrong tail %.1f, right tail %.1f standard deviations", shape, bad, good)
+		}
+	}
+}
+
+// Streams that take turns at one sampler decide as those with one of their own.
+func TestStreamsShareASampler(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	shared := sampler.New(600)
+	p := sampler.Defaults()
+	seed := int64(5)
+	p.Seed, p.Strategy, p.PresencePenalty = &seed, "edt", 0.5
+	var apart, together [3]*sampler.Stream
+	for i := range apart {
+		apart[i], together[i] = sampler.NewStream(600), sampler.NewStream(600)
+		if err := errors.Join(apart[i].Begin(&p, nil), together[i].Begin(&p, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		for i := range apart {
+			row := make([]float32, 600)
+			for j := range row {
+				row[j] = float32(rng.NormFloat64() * 3)
+			}
+			want, err := apart[i].Next(t.Context(), row, nil, sampler.NewSeeded(seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			together[i].Use(shared)
+			got, err := together[i].Next(t.Context(), row, nil, sampler.NewSeeded(seed))
+			together[i].Use(nil)
+			if err != nil || got != want {
+				t.Fatalf("stream %d: %+v (%v), want %+v", i, got, err, want)
+			}
 		}
 	}
 }
