@@ -138,7 +138,8 @@ func (r *request) owned(s *session, handle uint32) bool {
 	return r.owner == s && r.handle == handle && !r.finished
 }
 
-// forget ends the request for good, and returns the account of it. A source that is still being opened is not waited for: open ends it.
+// forget ends the request for good, and returns the account of it. A source that is still being opened is not waited for: open ends it. A plugin that
+// is idle has the request's handle for long: what is large is let go of.
 func (r *request) forget() *backends.DecodeStats {
 	r.cancel()
 	r.work.Lock()
@@ -149,6 +150,7 @@ func (r *request) forget() *backends.DecodeStats {
 		r.tap.End()
 	}
 	r.stream, r.whole, r.tokens = nil, nil, nil
+	r.trail, r.tap, r.ledger = &trail{}, nil, nil
 	return stats
 }
 

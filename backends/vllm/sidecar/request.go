@@ -29,7 +29,6 @@ const (
 type request struct {
 	rid   string
 	mark  [sha256.Size]byte // of parameters and prompt
-	trail *trail
 	vocab int
 	fail  wire.Fail
 	seen  atomic.Int64 // when it was begun or shown last, in Unix nanoseconds
@@ -41,6 +40,7 @@ type request struct {
 
 	work   sync.Mutex // guards all below
 	owner  *session   // nil: none
+	trail  *trail
 	handle uint32
 	params sampler.Params
 	stream *sampler.Stream

@@ -220,7 +220,7 @@ func (t *following) Next(ctx context.Context) (choice.Choice, error) {
 	return t.trail.next(ctx, t.reader)
 }
 
-// Finish implements [choice.Trail].
+// Finish implements [choice.Trail]. It waits for no source: for the row that is being decided at most.
 func (t *following) Finish(context.Context) (*backends.DecodeStats, error) {
 	return t.server.finish(t.rid, time.Now()), nil
 }
