@@ -165,7 +165,7 @@ func (r *request) choose(ctx context.Context, s *session, row *wire.Row, whole [
 		r.head = sampler.Head{IDs: r.ids, Logits: r.logits, Max: row.Max, LSE: row.LSE, Entropy: row.Entropy, Finite: row.Finite}
 		d, err = r.stream.NextHead(ctx, &r.head, nil, r.tap)
 	} else {
-		d, err = r.stream.Next(ctx, whole, nil, r.tap)
+		d, err = s.next(ctx, r, whole)
 	}
 	step := int(row.Step)
 	switch {

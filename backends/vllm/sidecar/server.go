@@ -37,6 +37,7 @@ type Server struct {
 	book   *book
 	counts counts
 	slow   slowSources
+	rows   scratch
 	users  map[int]bool                     // that may connect
 	user   func(*net.UnixConn) (int, error) // of a connection
 	work   sync.WaitGroup                   // everything that Run started

@@ -39,14 +39,15 @@ type job struct {
 // session is one connection of a plugin. Its state belongs to the goroutine that runs it, but for what says otherwise; while rows are decided
 // in parallel, that goroutine only waits.
 type session struct {
-	srv    *Server
-	hello  *wire.Hello
-	shape  wire.Shape
-	shared *memory // nil: there is none
-	inline bool    // whole rows come in the frame
-	ending atomic.Bool
-	gone   atomic.Bool // it has ended
-	live   atomic.Int64
+	srv     *Server
+	hello   *wire.Hello
+	shape   wire.Shape
+	shared  *memory    // nil: there is none
+	scratch *sync.Pool // of samplers, for whole rows
+	inline  bool       // whole rows come in the frame
+	ending  atomic.Bool
+	gone    atomic.Bool // it has ended
+	live    atomic.Int64
 
 	seats   map[uint32]*seat
 	turn    uint64
@@ -70,8 +71,8 @@ type session struct {
 func newSession(s *Server, hello *wire.Hello) *session {
 	return &session{
 		srv: s, hello: hello, seats: map[uint32]*seat{},
-		shape: wire.Shape{K: min(s.cfg.Top, hello.Vocab), Vocab: hello.Vocab, Rows: hello.MaxRows},
-		wake:  make(chan struct{}, maxHands), rested: make(chan struct{}, maxHands),
+		shape: wire.Shape{K: min(s.cfg.Top, hello.Vocab), Vocab: hello.Vocab, Rows: hello.MaxRows}, scratch: s.rows.pool(hello.Vocab),
+		wake: make(chan struct{}, maxHands), rested: make(chan struct{}, maxHands),
 	}
 }
 
