@@ -173,7 +173,7 @@ func (b *Backend) ends(ctx context.Context) (*sampler.Mask, error) {
 
 // chat is the conversation as tokenize takes it.
 func chat(c *backends.Chat) map[string]any {
-	in := map[string]any{"messages": json.RawMessage(c.Messages), "add_generation_prompt": true}
+	in := map[string]any{"messages": c.Messages, "add_generation_prompt": true}
 	kwargs := map[string]any{"enable_thinking": c.Thinking}
 	if len(c.Kwargs) > 0 {
 		var more map[string]any

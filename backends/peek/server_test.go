@@ -137,7 +137,7 @@ func piece(id int32) string {
 	case eos:
 		return "</s>"
 	}
-	return string(rune('a' + id))
+	return string('a' + id)
 }
 
 func spell(ids []int32) string {
