@@ -133,10 +133,13 @@ func TestSeededRequestsRepeatOnModels(t *testing.T) {
 
 // answerLength keeps the one model of real size from taking all the time there is.
 func answerLength(name string) int {
-	if name == "smollm2" && os.Getenv("QR_VERIFY") == "" {
-		return 8
+	switch {
+	case os.Getenv("QR_VERIFY") != "":
+		return 30
+	case name == "smollm2":
+		return 6
 	}
-	return 30
+	return 16
 }
 
 // repeats runs seeded jobs fresh, after other requests, and with a reused prefix; each gives n tokens.
