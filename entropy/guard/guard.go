@@ -32,6 +32,7 @@ type Guard struct {
 	cfg     Config
 	deps    Deps
 	closed  atomic.Bool
+	lates   atomic.Int32 // in a row; see late
 	counts  counts
 	bytes   outage // of draws
 	numbers outage // of numbers: one going well does not hide the other failing

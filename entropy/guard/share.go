@@ -23,8 +23,15 @@ func (g *Guard) share(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, time.Until(until)*ownShare/wholeShare)
 }
 
-// late makes a failure of a source that used up its share of the time, while its caller still waits. A start-up test that was cut off by it has failed.
+// mostLate is how often in a row a source may use up its share before it is kept out: each time costs its caller that much.
+const mostLate = 3
+
+// late makes a failure of a source that used up its share of the time, while its caller still waits. A start-up test that was cut off by it has
+// failed, and a source that does so again and again is kept out until one passes.
 func (g *Guard) late(ctx, own context.Context, reason Reason, err error) (Reason, error) {
+	if err == nil {
+		g.lates.Store(0)
+	}
 	if err == nil || reason != ReasonNone || ctx.Err() != nil || own.Err() == nil {
 		return reason, err
 	}
@@ -35,8 +42,11 @@ func (g *Guard) late(ctx, own context.Context, reason Reason, err error) (Reason
 	g.counts.errors[ReasonTimeout].Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.alarm.out() {
+	switch n := g.lates.Add(1); {
+	case g.alarm.out():
 		g.latch(ReasonTimeout, err)
+	case n >= mostLate:
+		g.raiseLocked(ReasonTimeout, err)
 	}
 	return ReasonTimeout, err
 }

@@ -67,3 +67,36 @@ func TestHangingStartUpTestIsPutOff(t *testing.T) {
 		}
 	})
 }
+
+// A source that hangs again and again costs its callers little: it is kept out, until it is well.
+func TestHangingSourceIsKeptOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Policy = Fallback })
+		draw := func() (entropy.Block, time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			b, err := r.Draw(ctx, make([]byte, 64))
+			if err != nil {
+				t.Error(err)
+			}
+			return b, time.Since(began)
+		}
+		r.src.set(hangs)
+		for i := range 5 {
+			b, took := draw()
+			want := 200 * time.Millisecond
+			if i >= mostLate {
+				want = 0
+			}
+			if !b.Fallback || took != want {
+				t.Errorf("draw %d took %v, fallback %v", i, took, b.Fallback)
+			}
+		}
+		r.src.set(nil)
+		r.clock.add(time.Minute)
+		if b, _ := draw(); b.Fallback {
+			t.Error("a source that is well again is not used")
+		}
+	})
+}
