@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"qr-gateway/backends"
 )
@@ -60,7 +59,7 @@ func (l *Logged) encode() (kind byte, data []byte, err error) {
 		data, err = marshal(l.Said)
 	case f.Err != nil:
 		kind = kindError
-		data, err = marshal(failureOf(f.Err))
+		data, err = marshal(backends.FailureOf(f.Err))
 	case f.Result != nil:
 		kind = kindResult
 		data, err = marshal(f.Result)
@@ -124,9 +123,9 @@ func (l *Logged) decode(kind byte, data []byte) error {
 		l.Said = new(Said)
 		err = json.Unmarshal(data, l.Said)
 	case kindError:
-		var w failure
+		var w backends.Failure
 		err = json.Unmarshal(data, &w)
-		f.Err = w.error()
+		f.Err = w.Unpack()
 	case kindResult:
 		f.Result = new(backends.Result)
 		err = json.Unmarshal(data, f.Result)
@@ -141,32 +140,4 @@ func (l *Logged) decode(kind byte, data []byte) error {
 		return fmt.Errorf("decode frame %d from the log: %w", f.Seq, err)
 	}
 	return nil
-}
-
-// failure is a [backends.Error] in a log. Its cause is left as text.
-type failure struct {
-	Kind       backends.Kind `json:"kind"`
-	Code       string        `json:"code,omitempty"`
-	Param      string        `json:"param,omitempty"`
-	Message    string        `json:"message"`
-	Hint       string        `json:"hint,omitempty"`
-	Cause      string        `json:"cause,omitempty"`
-	RetryAfter time.Duration `json:"retry_after,omitempty"`
-	MayHaveRun bool          `json:"may_have_run,omitempty"`
-}
-
-func failureOf(e *backends.Error) failure {
-	f := failure{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter, MayHaveRun: e.MayHaveRun}
-	if e.Err != nil {
-		f.Cause = e.Err.Error()
-	}
-	return f
-}
-
-func (f failure) error() *backends.Error {
-	e := &backends.Error{Kind: f.Kind, Code: f.Code, Param: f.Param, Message: f.Message, Hint: f.Hint, RetryAfter: f.RetryAfter, MayHaveRun: f.MayHaveRun}
-	if f.Cause != "" {
-		e.Err = errors.New(f.Cause)
-	}
-	return e
 }

@@ -26,7 +26,7 @@ func Schema() string {
 	}
 	sum.Write(data)
 	s := shape{out: sum, seen: map[reflect.Type]bool{}}
-	for _, v := range []any{backends.Event{}, backends.Result{}, wireError{}, backends.Info{}, backends.Prepared{}} {
+	for _, v := range []any{backends.Event{}, backends.Result{}, backends.Failure{}, backends.Info{}, backends.Prepared{}} {
 		s.walk(reflect.TypeOf(v))
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])

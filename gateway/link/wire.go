@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"qr-gateway/backends"
 	"qr-gateway/gateway/dispatch"
@@ -78,36 +77,14 @@ func unpackFrame(m *linkpb.Frame) (dispatch.Frame, error) {
 // final reports a run's last frame.
 func final(m *linkpb.Frame) bool { return m.GetResult() != nil || m.GetError() != nil }
 
-// wireError is a [backends.Error] as it travels. The cause is left as text.
-type wireError struct {
-	Kind       backends.Kind `json:"kind"`
-	Code       string        `json:"code,omitempty"`
-	Param      string        `json:"param,omitempty"`
-	Message    string        `json:"message"`
-	Hint       string        `json:"hint,omitempty"`
-	Cause      string        `json:"cause,omitempty"`
-	RetryAfter time.Duration `json:"retry_after,omitempty"`
-	MayHaveRun bool          `json:"may_have_run,omitempty"`
-}
-
-func packError(e *backends.Error) ([]byte, error) {
-	w := wireError{Kind: e.Kind, Code: e.Code, Param: e.Param, Message: e.Message, Hint: e.Hint, RetryAfter: e.RetryAfter, MayHaveRun: e.MayHaveRun}
-	if e.Err != nil {
-		w.Cause = e.Err.Error()
-	}
-	return encode(w)
-}
+func packError(e *backends.Error) ([]byte, error) { return encode(backends.FailureOf(e)) }
 
 func unpackError(data []byte) (*backends.Error, error) {
-	var w wireError
-	if err := json.Unmarshal(data, &w); err != nil {
+	var f backends.Failure
+	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
-	e := &backends.Error{Kind: w.Kind, Code: w.Code, Param: w.Param, Message: w.Message, Hint: w.Hint, RetryAfter: w.RetryAfter, MayHaveRun: w.MayHaveRun}
-	if w.Cause != "" {
-		e.Err = errors.New(w.Cause)
-	}
-	return e, nil
+	return f.Unpack(), nil
 }
 
 // asError makes any error one that a client may see.
